@@ -1,0 +1,5 @@
+"""`python -m hostsync`."""
+
+from hostsync.cli import entry
+
+entry()

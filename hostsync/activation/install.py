@@ -1,0 +1,171 @@
+"""The first release on a host: adopt what is there, or start afresh.
+
+Every step is repeatable, so a killed installation is finished by running it again. There is no
+record: nothing runs from the slots before the links are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostsync import assets, links, slots
+from hostsync.activation import verify
+from hostsync.activation.host import Host
+from hostsync.activation.observe import observe
+from hostsync.activation.plan import check_replaceable, check_room
+from hostsync.activation.restore import mirror_all, point
+from hostsync.errors import Reason, Refused
+from hostsync.links import LinkCondition, command_target
+from hostsync.model import Digest, Seal, SlotKind, SlotName, tree_digest
+from hostsync.ports import UnitVerb
+from hostsync.release import open_candidate, scan
+from hostsync.slots import Condition
+
+_ORDER = "install"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What an installation came to; `problems` are machines that could not follow."""
+
+    version: str
+    slot: SlotName
+    adopted: bool
+    problems: tuple[str, ...]
+
+
+def install(host: Host, path: Path | None, *, start: bool) -> Installed:
+    """Install the release at `path`, or adopt what the host has; the caller holds the lock.
+
+    Without a path, a single-file agent is adopted: the slots it has already, or the file at its
+    compatibility path. Raises Refused, and then nothing was changed.
+    """
+    layout = host.agent.layout
+    observed = observe(host)
+    for command in observed.commands:
+        adoptable = command.condition is LinkCondition.FILE and layout.kind is SlotKind.FILE
+        if not adoptable:
+            check_replaceable(command)
+    for facts in observed.slots.values():
+        if facts.condition is Condition.IN_THE_WAY:
+            raise Refused(
+                Reason.IN_THE_WAY,
+                f"refusing to use the slot {facts.path}: {facts.detail}",
+                remedy="move it aside",
+            )
+    current = observed.current.slot
+    if current is not None and observed.slots[current].condition is not Condition.EMPTY:
+        slot, adopted = _adopt_slots(host, current, observed.last_good.slot, path), True
+    else:
+        source, adopted = _source(host, path)
+        slot = _stage(host, source)
+    _select(host, slot)
+    problems = mirror_all(host)
+    if host.agent.owns_assets:
+        _converge_assets(host, slot, start=start)
+    seal = slots.observe(layout, layout.slot(slot)).seal
+    version = seal.version if seal is not None else ""
+    return Installed(version=version, slot=slot, adopted=adopted, problems=problems)
+
+
+def _source(host: Host, path: Path | None) -> tuple[Path, bool]:
+    if path is not None:
+        return path, False
+    if host.agent.layout.kind is SlotKind.FILE:
+        for command in host.agent.commands:
+            if links.observe(host.agent.layout, command.path).condition is LinkCondition.FILE:
+                return command.path, True
+    raise Refused(
+        Reason.BAD_CANDIDATE,
+        f"there is nothing to adopt for {host.agent.name} on this host",
+        remedy="name the release: `hostsync install PATH`",
+    )
+
+
+def _adopt_slots(
+    host: Host, current: SlotName, last_good: SlotName | None, path: Path | None
+) -> SlotName:
+    """Seal the slots that are in use; with a path, only if it is the release in use."""
+    layout = host.agent.layout
+    in_use = layout.slot(current)
+    if path is not None:
+        with open_candidate(path, agent=host.agent.name, kind=layout.kind) as candidate:
+            if candidate.inspected.content_digest != tree_digest(scan(in_use)):
+                raise Refused(
+                    Reason.NOT_OURS,
+                    f"{layout.current} leads to another release in {in_use} already",
+                    remedy="use `hostsync upgrade PATH`",
+                )
+    for slot in {current, last_good or current}:
+        content = layout.slot(slot)
+        if slots.observe(layout, content).condition is Condition.UNSEALED:
+            _seal(host, content, tree_digest(scan(content)))
+    return current
+
+
+def _stage(host: Host, path: Path) -> SlotName:
+    layout = host.agent.layout
+    with open_candidate(path, agent=host.agent.name, kind=layout.kind) as candidate:
+        digest = candidate.inspected.content_digest
+        for name in SlotName:
+            seal = slots.observe(layout, layout.slot(name)).seal
+            if seal is not None and seal.sha256 == digest:
+                return name
+        space = host.probe.space(layout.root)
+        check_room(layout.root, space.free, candidate.inspected.size, host.config.reserve_bytes)
+        host.fs.make_directory(layout.root)
+        staging = layout.staging(_ORDER)
+        slots.discard(host.fs, layout, staging, layout.trash(_ORDER))
+        candidate.stage(staging, host.fs)
+        host.event("stage", "complete", str(staging), digest.short)
+        try:
+            _seal(host, staging, digest)
+        except BaseException:
+            slots.discard(host.fs, layout, staging, layout.trash(_ORDER))
+            raise
+    target = _free_slot(host)
+    slots.discard(host.fs, layout, layout.slot(target), layout.trash(_ORDER))
+    slots.install(host.fs, layout, staging, layout.slot(target))
+    return target
+
+
+def _free_slot(host: Host) -> SlotName:
+    """Blue unless it holds a sealed release: what is valid is not what an installation removes."""
+    layout = host.agent.layout
+    sealed = slots.observe(layout, layout.slot(SlotName.BLUE)).sealed
+    return SlotName.GREEN if sealed else SlotName.BLUE
+
+
+def _seal(host: Host, content: Path, digest: Digest) -> None:
+    answer = verify.on_host(host, content)
+    host.event("verify", "complete", str(content), answer.version)
+    seal = Seal(
+        agent=host.agent.name, version=answer.version, sha256=digest, protocol=answer.protocol
+    )
+    host.fs.write(host.agent.layout.seal(content), seal.to_bytes(), 0o644)
+
+
+def _select(host: Host, slot: SlotName) -> None:
+    layout = host.agent.layout
+    last_good = links.observe(layout, layout.last_good).slot
+    if last_good is None or not slots.runnable(layout, layout.slot(last_good)):
+        point(host, slot, links_of="last-good")
+    point(host, slot, links_of="current")
+    for command in host.agent.commands:
+        target = command_target(layout, command)
+        if command.on_host and links.observe(layout, command.path).target != target:
+            host.fs.make_directory(command.path.parent)
+            host.fs.link(command.path, target)
+            host.event("link", "complete", str(command.path), f"-> {target}")
+
+
+def _converge_assets(host: Host, slot: SlotName, *, start: bool) -> None:
+    content = host.agent.layout.slot(slot)
+    wanted = assets.of_release(host.config, host.agent, content)
+    if assets.converge(host.fs, wanted):
+        host.units.reload()
+    host.units.enable(assets.ENABLED)
+    if start and host.units.state(host.agent.unit).active not in ("active", "activating"):
+        host.units.queue(UnitVerb.START, host.agent.unit)
+        host.event("start", "started", host.agent.unit)

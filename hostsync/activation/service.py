@@ -1,0 +1,83 @@
+"""The agent's service and its jobs: queued, awaited by events, bounded by deadlines."""
+
+from __future__ import annotations
+
+from hostsync.activation.host import Host
+from hostsync.activation.judge import Bad, Good, Sample, Undecided, Verdict, Watch, judge
+from hostsync.errors import UnitsError
+from hostsync.model import SlotName
+from hostsync.ports import UnitVerb
+
+JUDGE_UNIT = "hostsync-judge.service"
+LONGEST_WAIT = 1.0
+"""Seconds between looks at a service even when no event came."""
+
+
+def run_job(host: Host, verb: UnitVerb, unit: str, timeout: float) -> str:
+    """Queue a job and return its result, or `timeout` when it took longer than that."""
+    job = host.units.queue(verb, unit)
+    deadline = host.clock.monotonic() + timeout
+    while (result := host.units.job_result(job)) is None:
+        remaining = deadline - host.clock.monotonic()
+        if remaining <= 0:
+            return "timeout"
+        host.units.wait(min(remaining, LONGEST_WAIT))
+    return result
+
+
+def stop(host: Host) -> None:
+    """Stop the agent: politely for `stop_seconds`, then by SIGKILL to all its processes."""
+    unit, grace = host.agent.unit, host.agent.health.stop_seconds
+    job = host.units.queue(UnitVerb.STOP, unit)
+    deadline = host.clock.monotonic() + grace
+    killed = False
+    while host.units.job_result(job) is None:
+        remaining = deadline - host.clock.monotonic()
+        if remaining <= 0:
+            if killed:
+                raise UnitsError(f"{unit} did not stop, not even after SIGKILL")
+            host.units.kill(unit)
+            killed, deadline = True, host.clock.monotonic() + 10.0
+            continue
+        host.units.wait(min(remaining, LONGEST_WAIT))
+
+
+def watch_until_verdict(host: Host, watch: Watch, job: str | None, slot: SlotName) -> Bad | Good:
+    """Feed samples of the service to the judge until it decides."""
+    while True:
+        sample = take_sample(host, job, slot)
+        verdict: Verdict = judge(watch, sample)
+        if not isinstance(verdict, Undecided):
+            return verdict
+        if verdict.watch.ready_since is not None and watch.ready_since is None:
+            waited = verdict.watch.ready_since - watch.started
+            host.event("ready", "complete", host.agent.unit, f"after {waited:.2f} s")
+        watch = verdict.watch
+        host.units.wait(min(verdict.within, LONGEST_WAIT))
+
+
+def take_sample(host: Host, job: str | None, slot: SlotName) -> Sample:
+    """Look at the service now. `slot` is the one whose release should be running."""
+    unit = host.units.state(host.agent.unit)
+    return Sample(
+        at=host.clock.monotonic(),
+        unit=unit,
+        job=None if job is None else host.units.job_result(job),
+        runs_candidate=runs_from(host, unit.main_pid, slot),
+    )
+
+
+def runs_from(host: Host, pid: int, slot: SlotName) -> bool:
+    """Whether a process executes a file of that slot, by device and inode."""
+    if pid == 0:
+        return False
+    running = host.probe.executable(pid)
+    path = host.probe.executable_path(pid)
+    content = host.agent.layout.slot(slot)
+    if running is None or path is None or not path.is_relative_to(content):
+        return False
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return running == (status.st_dev, status.st_ino)

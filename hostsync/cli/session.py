@@ -1,0 +1,84 @@
+"""One invocation of the command line: how it prints, what it holds, whom it asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hostsync.errors import HostsyncError, Reason, Refused
+
+if TYPE_CHECKING:
+    from hostsync.activation.host import Event, Host
+    from hostsync.wiring import Wired
+
+
+class Session:
+    """One invocation: how to print, and the wired host, built at first use."""
+
+    def __init__(self, *, agent: str | None, as_json: bool, config: Path) -> None:
+        self.agent = agent
+        self.as_json = as_json
+        self._config = config
+        self._wired: Wired | None = None
+
+    @property
+    def wired(self) -> Wired:
+        """The host with its real adapters."""
+        if self._wired is None:
+            from hostsync import config, wiring
+
+            self._wired = wiring.wire(config.load(self._config), self._tell)
+        return self._wired
+
+    @property
+    def host(self) -> Host:
+        """The host as the chosen agent's transaction sees it."""
+        return self.wired.host(self.wired.config.agent(self.agent))
+
+    def say(self, text: str, **value: object) -> None:
+        """Print for people, or the same as one line of JSON."""
+        from hostsync import render
+
+        click.echo(render.to_json(value) if self.as_json else text)
+
+    def _tell(self, event: Event) -> None:
+        from hostsync import render
+
+        self.say(render.event_line(event), event=event)
+
+
+pass_session = click.make_pass_decorator(Session)
+
+
+@contextmanager
+def changing(session: Session, purpose: str) -> Iterator[None]:
+    """Hold the host's lock, with everything earlier settled."""
+    from hostsync import lock
+    from hostsync.activation.orders import settle_all
+
+    need_root()
+    with lock.held(session.wired.config.run_root, f"hostsync {purpose}"):
+        settle_all(session.wired.hosts)
+        yield
+
+
+def bind_at_boot(session: Session) -> None:
+    """Have running machines bind the slot roots at their next start too; trouble is told."""
+    wired = session.wired
+    roots = tuple(h.agent.layout.root for h in wired.hosts if h.agent.layout.root.is_dir())
+    for worker in wired.hosts[0].machines.running():
+        try:
+            wired.machines.bind_at_boot(worker.name, roots)
+        except HostsyncError as error:
+            click.echo(f"hostsync: {error}", err=True)
+
+
+def need_root() -> None:
+    """Refuse when the caller is not root."""
+    if os.geteuid() != 0:
+        raise Refused(Reason.NOT_ROOT, "this changes the host", remedy="run it as root")

@@ -1,0 +1,253 @@
+"""Configuration: `/etc/hostsync/config.toml`, optional; every default works.
+
+Wish, not fact: nothing here says what the host is like. Unknown keys are errors, so that a
+misspelt limit is not silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+
+from hostsync.errors import ConfigError
+from hostsync.layout import Layout
+from hostsync.model import SlotKind
+
+CONFIG_PATH = Path("/etc/hostsync/config.toml")
+DEFAULT_AGENT = "hostsync"
+FLEX_AGENT = "aks-flex-node"
+AKS_SERVER_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
+"""The Entra application of every AKS API server: the audience of node tokens."""
+MAX_SECONDS = 3600
+
+
+class Readiness(StrEnum):
+    """How the judge knows that a started agent is ready."""
+
+    NOTIFY = "notify"
+    """The unit is active: for Type=notify that means it sent READY=1."""
+
+    STABLE = "stable"
+    """The unit is active and the same process ran for `stable_seconds`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A compatibility path: a link, on the host and where said also in machines.
+
+    `inner` is the program within a release directory, empty for a single-file slot.
+    """
+
+    path: Path
+    inner: str = ""
+    on_host: bool = True
+    in_machine: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What the judge asks of a candidate; all times in seconds."""
+
+    readiness: Readiness
+    start_seconds: float = 90.0
+    window_seconds: float = 30.0
+    stable_seconds: float = 10.0
+    stop_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """One managed agent: where it lives, which unit runs it, how it proves its health."""
+
+    name: str
+    layout: Layout
+    unit: str
+    health: Health
+    commands: tuple[Command, ...]
+    version_commands: tuple[str, ...] = ("",)
+    """Programs within the release that must answer `version`; "" is the entry."""
+    self_test: tuple[str, ...] = ()
+    """A command within the release, run in machines before and during a trial."""
+    owns_assets: bool = False
+    """Whether the release brings hostsync's own service assets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machines:
+    """Which nspawn machines are workers to keep in step, and how far to trust them."""
+
+    include: tuple[str, ...] = ("kube*",)
+    mirror_only: tuple[str, ...] = ()
+    root: Path = Path("/var/lib/machines")
+    check_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration, with defaults filled in."""
+
+    agents: Mapping[str, Agent]
+    machines: Machines = field(default_factory=Machines)
+    state_root: Path = Path("/var/lib/hostsync")
+    run_root: Path = Path("/run/hostsync")
+    unit_root: Path = Path("/etc/systemd/system")
+    reserve_bytes: int = 64 << 20
+    """Free space that staging must leave, so that a roll back never runs out."""
+
+    def agent(self, name: str | None) -> Agent:
+        """The agent called `name`; without a name the only one, else hostsync's own.
+
+        Raises ConfigError when there is no such agent.
+        """
+        if name is None:
+            name = next(iter(self.agents)) if len(self.agents) == 1 else DEFAULT_AGENT
+        if name not in self.agents:
+            known = ", ".join(sorted(self.agents))
+            raise ConfigError(
+                f"no agent {name!r} is configured; known: {known}",
+                remedy=f"add a table [agents.{name}] to {CONFIG_PATH}",
+            )
+        return self.agents[name]
+
+
+class _AgentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    slot_root: str | None = None
+    bin_root: str = "/usr/local/bin"
+    unit: str | None = None
+    readiness: Readiness | None = None
+    start_seconds: float | None = None
+    window_seconds: float | None = None
+    stable_seconds: float | None = None
+    stop_seconds: float | None = None
+    self_test: list[str] | None = None
+
+
+class _MachinesTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    include: list[str] | None = None
+    mirror_only: list[str] | None = None
+    root: str | None = None
+    check_seconds: float | None = None
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    agents: dict[str, _AgentTable] = {}
+    machines: _MachinesTable = msgspec.field(default_factory=_MachinesTable)
+    state_root: str = "/var/lib/hostsync"
+    run_root: str = "/run/hostsync"
+    unit_root: str = "/etc/systemd/system"
+    reserve_mib: int = 64
+
+
+def load(path: Path = CONFIG_PATH) -> Config:
+    """Read the configuration file; a missing file means the defaults.
+
+    Raises ConfigError, naming the file and the key, for anything that cannot be used.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    try:
+        file = msgspec.toml.decode(data, type=_File)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: {error}", remedy="see docs/configuration.md") from error
+    tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
+    return Config(
+        agents=MappingProxyType({n: _agent(n, t, path) for n, t in tables.items()}),
+        machines=_machines(file.machines, path),
+        state_root=_absolute(file.state_root, "state_root", path),
+        run_root=_absolute(file.run_root, "run_root", path),
+        unit_root=_absolute(file.unit_root, "unit_root", path),
+        reserve_bytes=file.reserve_mib << 20,
+    )
+
+
+def _absolute(text: str, key: str, path: Path) -> Path:
+    value = Path(text)
+    if not value.is_absolute() or ".." in value.parts:
+        raise ConfigError(f"{path}: {key} must be an absolute path without '..', not {text!r}")
+    return value
+
+
+def hostsync_agent(slot_root: Path, bin_root: Path) -> Agent:
+    """The profile of hostsync's own daemon, delivered as a bundle."""
+    return Agent(
+        name=DEFAULT_AGENT,
+        layout=Layout(root=slot_root, kind=SlotKind.BUNDLE, entry="bin/hostsync"),
+        unit="hostsync.service",
+        health=Health(readiness=Readiness.NOTIFY),
+        commands=(
+            Command(path=bin_root / "hostsync", inner="bin/hostsync", in_machine=False),
+            Command(path=bin_root / "hostsync-credential", inner="bin/hostsync-credential"),
+        ),
+        version_commands=("bin/hostsync", "bin/hostsync-credential"),
+        self_test=("bin/hostsync-credential", "check", "--no-gate", "--server-id", AKS_SERVER_ID),
+        owns_assets=True,
+    )
+
+
+def flex_agent(slot_root: Path, bin_root: Path) -> Agent:
+    """The profile of the AKS Flex Node agent, a single executable file."""
+    return Agent(
+        name=FLEX_AGENT,
+        layout=Layout(root=slot_root, kind=SlotKind.FILE, prefix=f"{FLEX_AGENT}-"),
+        unit="aks-flex-node-agent.service",
+        health=Health(readiness=Readiness.STABLE),
+        commands=(Command(path=bin_root / FLEX_AGENT),),
+    )
+
+
+_PROFILES: Mapping[str, tuple[Callable[[Path, Path], Agent], Path]] = {
+    DEFAULT_AGENT: (hostsync_agent, Path("/usr/local/lib/hostsync")),
+    FLEX_AGENT: (flex_agent, Path("/usr/local/lib/aks-flex-node")),
+}
+
+
+def _agent(name: str, table: _AgentTable, path: Path) -> Agent:
+    if name not in _PROFILES:
+        raise ConfigError(
+            f"{path}: [agents.{name}] has no profile",
+            remedy=f"the profiles are {' and '.join(sorted(_PROFILES))}",
+        )
+    profile, slot_root = _PROFILES[name]
+    base = profile(
+        _absolute(table.slot_root or str(slot_root), f"agents.{name}.slot_root", path),
+        _absolute(table.bin_root, f"agents.{name}.bin_root", path),
+    )
+    return replace(
+        base,
+        unit=table.unit or base.unit,
+        health=_health(base.health, name, table, path),
+        self_test=base.self_test if table.self_test is None else tuple(table.self_test),
+    )
+
+
+def _health(base: Health, name: str, table: _AgentTable, path: Path) -> Health:
+    numbers = {
+        key: value
+        for key in ("start_seconds", "window_seconds", "stable_seconds", "stop_seconds")
+        if (value := getattr(table, key)) is not None
+    }
+    for key, value in numbers.items():
+        if not 0 <= value <= MAX_SECONDS:
+            raise ConfigError(
+                f"{path}: agents.{name}.{key} must lie in 0..{MAX_SECONDS}, not {value}"
+            )
+    return replace(base, readiness=table.readiness or base.readiness, **numbers)
+
+
+def _machines(table: _MachinesTable, path: Path) -> Machines:
+    base = Machines()
+    return Machines(
+        include=base.include if table.include is None else tuple(table.include),
+        mirror_only=base.mirror_only if table.mirror_only is None else tuple(table.mirror_only),
+        root=base.root if table.root is None else _absolute(table.root, "machines.root", path),
+        check_seconds=base.check_seconds if table.check_seconds is None else table.check_seconds,
+    )

@@ -1,0 +1,134 @@
+"""What can go wrong, told apart by who can mend it, and the exit status of each.
+
+    HostsyncError
+    ├── ConfigError      the configuration or the command line is wrong           exit 2
+    ├── Refused          preflight says no; nothing was changed                   exit 3
+    ├── Busy             another order or verb holds the host                     exit 4
+    ├── Failed           it went wrong before the switch; nothing was changed     exit 1
+    │   ├── DiskError    the filesystem refused an operation
+    │   ├── UnitsError   systemd refused or did not answer
+    │   └── MachineError machined, a machine's rootfs or a command in it failed
+    ├── RolledBack       the candidate was judged bad; the last good one runs     exit 5
+    └── NotRestored      the roll back did not succeed either; a human is needed  exit 6
+
+Every error carries `code` (for machines), a brief, facts and a remedy (for people). The
+exit statuses are those of the command line and of the reasons that an operation's status gives.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+
+class ExitCode(IntEnum):
+    """Exit statuses of every command, stable across releases."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    REFUSED = 3
+    BUSY = 4
+    ROLLED_BACK = 5
+    NOT_RESTORED = 6
+    IN_PROGRESS = 7
+
+
+class Reason(StrEnum):
+    """Why preflight refused; the word is stable and appears in JSON output."""
+
+    NOT_ROOT = "not-root"
+    NOT_INSTALLED = "not-installed"
+    BAD_CANDIDATE = "bad-candidate"
+    WRONG_ARCHITECTURE = "wrong-architecture"
+    IN_THE_WAY = "in-the-way"
+    SLOT_ALIAS = "slot-alias"
+    NOT_OURS = "not-ours"
+    NO_SPACE = "no-space"
+    READ_ONLY = "read-only"
+    NO_EXEC = "noexec"
+    KNOWN_BAD = "known-bad"
+    CANDIDATE_FAILS = "candidate-fails"
+    MACHINE_UNREADY = "machine-unready"
+    NO_LAST_GOOD = "no-last-good"
+    RECORD_UNREADABLE = "record-unreadable"
+
+
+class HostsyncError(Exception):
+    """Root of all errors that hostsync raises on purpose.
+
+    `brief` is one sentence that names the object; `remedy` says what to do about it.
+    """
+
+    code = "error"
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, brief: str, *, remedy: str = "") -> None:
+        super().__init__(brief)
+        self.brief = brief
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.brief}; {self.remedy}" if self.remedy else self.brief
+
+
+class ConfigError(HostsyncError):
+    """The configuration file or the command line cannot be used."""
+
+    code = "configuration"
+    exit_code = ExitCode.USAGE
+
+
+class Refused(HostsyncError):
+    """Preflight refused the order; nothing was changed."""
+
+    code = "refused"
+    exit_code = ExitCode.REFUSED
+
+    def __init__(self, reason: Reason, brief: str, *, remedy: str = "") -> None:
+        super().__init__(brief, remedy=remedy)
+        self.reason = reason
+
+
+class Busy(HostsyncError):
+    """Somebody else holds the host's lock or an upgrade is in flight."""
+
+    code = "busy"
+    exit_code = ExitCode.BUSY
+
+
+class Failed(HostsyncError):
+    """The order failed before the switch; the host is as it was."""
+
+    code = "failed"
+
+
+class DiskError(Failed):
+    """The filesystem refused an operation."""
+
+    code = "disk"
+
+
+class UnitsError(Failed):
+    """Systemd refused a request, or did not answer in time."""
+
+    code = "units"
+
+
+class MachineError(Failed):
+    """A machine could not be reached, written to, or run in."""
+
+    code = "machine"
+
+
+class RolledBack(HostsyncError):
+    """The candidate was judged bad and the last good release runs again."""
+
+    code = "rolled-back"
+    exit_code = ExitCode.ROLLED_BACK
+
+
+class NotRestored(HostsyncError):
+    """The candidate was judged bad and the last good release could not be brought back."""
+
+    code = "not-restored"
+    exit_code = ExitCode.NOT_RESTORED

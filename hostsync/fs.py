@@ -1,0 +1,164 @@
+"""The one module that mutates disk: a handful of durable primitives.
+
+Facts it rests on: rename(2) is atomic within a filesystem, but neither it nor the data of the
+file is on disk before an fsync of the file and of its directory; ext4 and xfs may otherwise
+show an empty file after a power loss. `syncfs` flushes a whole filesystem at once, which for
+a tree of thousands of small files is far cheaper than an fsync of each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hostsync.errors import DiskError
+
+TEMPORARY_PREFIX = ".hostsync-tmp-"
+"""Every temporary starts so, in the directory of the file it will become."""
+
+_RENAME_NOREPLACE = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Disk:
+    """`ports.Fs` on the real disk."""
+
+    def make_directory(self, path: Path, mode: int = 0o755) -> None:
+        """See `ports.Fs.make_directory`."""
+        with _told(path, "create the directory"):
+            missing = [p for p in (path, *path.parents) if not p.exists()]
+            for directory in reversed(missing):
+                directory.mkdir()
+                directory.chmod(mode if directory == path else 0o755)
+                _fsync(directory.parent)
+            if not path.is_dir() or path.is_symlink():
+                raise NotADirectoryError(errno.ENOTDIR, "it is not a directory")
+
+    def write(
+        self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
+    ) -> None:
+        """See `ports.Fs.write`."""
+        chunks = (data,) if isinstance(data, bytes) else data
+        temporary = _temporary(path)
+        with _told(path, "write"), _removed_on_failure(temporary):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(temporary, flags, 0o600), "wb", buffering=0) as file:
+                for chunk in chunks:
+                    _write_all(file.fileno(), chunk)
+                os.fchmod(file.fileno(), mode)
+                if durable:
+                    os.fsync(file.fileno())
+            temporary.rename(path)
+            if durable:
+                _fsync(path.parent)
+
+    def link(self, path: Path, target: str) -> None:
+        """See `ports.Fs.link`."""
+        temporary = _temporary(path)
+        with _told(path, "link"), _removed_on_failure(temporary):
+            temporary.symlink_to(target)
+            temporary.rename(path)
+            _fsync(path.parent)
+
+    def move(self, old: Path, new: Path) -> None:
+        """See `ports.Fs.move`."""
+        with _told(new, f"rename {old.name} to"):
+            _rename_noreplace(old, new)
+            _fsync(new.parent)
+            if old.parent != new.parent:
+                _fsync(old.parent)
+
+    def remove(self, path: Path) -> None:
+        """See `ports.Fs.remove`."""
+        with _told(path, "remove"):
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                return
+            if stat.S_ISDIR(mode):
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+            _fsync(path.parent)
+
+    def flush(self, path: Path) -> None:
+        """See `ports.Fs.flush`."""
+        with _told(path, "flush"):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if _libc.syncfs(fd) != 0:
+                    raise OSError(ctypes.get_errno(), "syncfs failed")
+            finally:
+                os.close(fd)
+
+    def sweep(self, directory: Path, prefix: str) -> tuple[str, ...]:
+        """See `ports.Fs.sweep`."""
+        with _told(directory, "list"):
+            names = sorted(n for n in os.listdir(directory) if n.startswith(prefix))
+        for name in names:
+            self.remove(directory / name)
+        return tuple(names)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(6)}")
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _fsync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _rename_noreplace(old: Path, new: Path) -> None:
+    at_cwd = -100
+    if _libc.renameat2(at_cwd, bytes(old), at_cwd, bytes(new), _RENAME_NOREPLACE) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+@contextmanager
+def _told(path: Path, act: str) -> Iterator[None]:
+    """Map an OSError to a DiskError that names the act, the path and a remedy."""
+    try:
+        yield
+    except OSError as error:
+        cause = error.strerror or str(error)
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        raise DiskError(f"cannot {act} {path}: {cause}", remedy=remedy) from error
+
+
+_REMEDIES = {
+    errno.ENOSPC: "free space on that filesystem and order again",
+    errno.EDQUOT: "raise the quota of that filesystem and order again",
+    errno.EROFS: "remount it read-write, or configure a slot_root elsewhere such as /opt/hostsync",
+    errno.EISDIR: "an atomic switch needs a file or link there; move the directory aside",
+    errno.EEXIST: "move what is there aside",
+    errno.EACCES: "run as root",
+    errno.EPERM: "run as root, and check for an immutable attribute (lsattr)",
+}
+
+
+@contextmanager
+def _removed_on_failure(temporary: Path) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise

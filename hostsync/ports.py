@@ -1,0 +1,260 @@
+"""The world as hostsync's core sees it: narrow interfaces that say how they behave.
+
+The composition root (`wiring`) passes the real ones in; tests pass in ones that misbehave on
+request. Foreign exceptions stop behind these doors: only errors of `hostsync.errors` come out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+from hostsync.model import Entry
+
+
+class Fs(Protocol):
+    """The only door through which the disk is changed. Every verb raises DiskError.
+
+    A verb that returns has happened durably: it survives a power loss. A verb that is killed
+    half-way leaves the old or the new state at its path, beside at most a temporary that
+    `sweep` removes. The one exception is `write(durable=False)`, made durable by `flush`.
+    """
+
+    def make_directory(self, path: Path, mode: int = 0o755) -> None:
+        """Create the directory (parents too) with exactly `mode`; nothing to do if it is there."""
+
+    def write(
+        self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
+    ) -> None:
+        """Put a regular file at `path`, atomically replacing a file or link; never a directory."""
+
+    def link(self, path: Path, target: str) -> None:
+        """Put a symbolic link at `path`, atomically replacing a file or link; not a directory."""
+
+    def move(self, old: Path, new: Path) -> None:
+        """Rename within a filesystem; refuses to replace anything at `new`."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, a link, or a tree (never through links); idempotent."""
+
+    def flush(self, path: Path) -> None:
+        """Make everything beneath `path` durable that was written with `durable=False`."""
+
+    def sweep(self, directory: Path, prefix: str) -> tuple[str, ...]:
+        """Remove every entry of `directory` whose name starts with `prefix`; their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitState:
+    """A systemd unit at one instant, as its D-Bus properties say it.
+
+    `main_pid` 0 means that nothing runs; `invocation` is empty before the first start;
+    `restarts` counts automatic restarts since the last requested start.
+    """
+
+    load: str
+    active: str
+    sub: str
+    main_pid: int
+    invocation: str
+    restarts: int
+    result: str
+
+
+class UnitVerb(StrEnum):
+    """Requests that systemd answers with a job."""
+
+    START = "StartUnit"
+    STOP = "StopUnit"
+    RESTART = "RestartUnit"
+
+
+class Units(Protocol):
+    """Systemd on this host. Every verb raises UnitsError when systemd cannot be asked."""
+
+    def state(self, unit: str) -> UnitState:
+        """The unit now; a unit that does not exist has load state `not-found`."""
+
+    def queue(self, verb: UnitVerb, unit: str) -> str:
+        """Queue a job, replacing one in the way, and return its name; it is not awaited."""
+
+    def job_result(self, job: str) -> str | None:
+        """How a queued job ended (`done`, `failed`, `timeout`, …), None while it runs."""
+
+    def wait(self, seconds: float) -> None:
+        """Return as soon as any unit changed or a job ended, at the latest after `seconds`."""
+
+    def reset_failed(self, unit: str) -> None:
+        """Forget failures and the start limit; a refusal is tolerated."""
+
+    def kill(self, unit: str) -> None:
+        """Send SIGKILL to every process of the unit; nothing to do when there is none."""
+
+    def reload(self) -> None:
+        """Read unit files anew."""
+
+    def enable(self, units: tuple[str, ...]) -> None:
+        """Have the units started at boot; idempotent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A command that ended; `status` is None when it was killed at its deadline.
+
+    Output is cut at the port's limit and decoded leniently: it is hostile text.
+    """
+
+    status: int | None
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """A filesystem as far as staging cares; `free` in bytes, for root."""
+
+    free: int
+    read_only: bool
+    noexec: bool
+
+
+class Probe(Protocol):
+    """Looks at processes and filesystems, and runs a candidate to see what it answers."""
+
+    def run(self, argv: tuple[str, ...], timeout: float) -> Completed:
+        """Run a command in a process group of its own, stdin empty, environment clean.
+
+        At the deadline the whole group is killed. Raises Failed when it cannot be started.
+        """
+
+    def executable(self, pid: int) -> tuple[int, int] | None:
+        """(device, inode) of what the process runs, None when it is gone."""
+
+    def executable_path(self, pid: int) -> Path | None:
+        """Where the kernel says that file is, None when the process is gone."""
+
+    def space(self, path: Path) -> Space:
+        """The filesystem that holds `path` or its nearest existing parent."""
+
+    def journal(self, unit: str, invocation: str, lines: int) -> tuple[str, ...]:
+        """The last lines that one run of a unit logged; empty when there is no journal."""
+
+
+class Clock(Protocol):
+    """Time as data. Monotonic time is comparable only within one boot id."""
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary instant of this boot; never jumps."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch; may jump, only for people and for stamps."""
+
+    def boot_id(self) -> str:
+        """Changes with every boot of the host."""
+
+    def sleep(self, seconds: float) -> None:
+        """Let the time pass."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """A running machine that hostsync keeps in step.
+
+    `bindable` is false where a bind must not or cannot be used, and `why_not` says why.
+    """
+
+    name: str
+    rootfs: Path | None
+    bindable: bool
+    why_not: str = ""
+
+
+class View(StrEnum):
+    """The way a machine sees the slot root."""
+
+    BIND = "bind"
+    MIRROR = "mirror"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """How a machine sees the slot root, looked at from inside.
+
+    `depth` counts the mounts stacked at that point; more than one is a fault.
+    """
+
+    view: View
+    read_only: bool = False
+    depth: int = 0
+
+
+class Mirror(Protocol):
+    """A directory within a machine's rootfs, held by descriptor; follows no link.
+
+    Every verb raises MachineError. Writes are atomic and durable as those of `Fs`.
+    """
+
+    def names(self) -> dict[str, str]:
+        """Every name and its kind: `file`, `directory`, `link` or `other`."""
+
+    def put_tree(self, name: str, source: Path) -> None:
+        """Copy a file or a tree of files and directories; refuses an existing `name`."""
+
+    def put_file(self, name: str, data: bytes, mode: int) -> None:
+        """Write a file, replacing a file."""
+
+    def put_link(self, name: str, target: str, *, replace_file: bool = False) -> None:
+        """Write a symbolic link, replacing a link, and a regular file only when told so."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename; refuses to replace."""
+
+    def remove(self, name: str) -> None:
+        """Delete a name and all beneath it; idempotent."""
+
+    def read_file(self, name: str, limit: int) -> bytes | None:
+        """Content of a regular file, at most one directory down; None when absent."""
+
+    def read_link(self, name: str) -> str | None:
+        """Target of a link; None when absent or not a link."""
+
+    def entries(self, name: str) -> tuple[Entry, ...]:
+        """What `name` holds, with digests, for comparison with a seal."""
+
+    def sweep(self) -> None:
+        """Remove the temporaries of killed runs."""
+
+
+class Machines(Protocol):
+    """The worker machines of this host. Every verb raises MachineError."""
+
+    def running(self) -> tuple[Worker, ...]:
+        """The running workers, by name."""
+
+    def see(self, worker: Worker, root: Path) -> Seen:
+        """How the machine sees the slot root, by identity and by its own mount table."""
+
+    def read_link(self, worker: Worker, path: Path) -> str | None:
+        """The target of a link as the machine sees it; None when absent or not a link."""
+
+    def read_file(self, worker: Worker, path: Path, limit: int) -> bytes | None:
+        """Content of a regular file as the machine sees it; None when absent."""
+
+    def bind(self, worker: Worker, root: Path) -> None:
+        """Bind the slot root read-only into the running machine, at the same path."""
+
+    def mirror(
+        self, rootfs: Path, directory: Path, *, create: bool
+    ) -> AbstractContextManager[Mirror]:
+        """Open a directory within a rootfs; one that is missing is created or an error."""
+
+    def free_bytes(self, rootfs: Path) -> int:
+        """Free space of a rootfs, in bytes; an error when it is mounted read-only."""
+
+    def run(self, worker: Worker, argv: tuple[str, ...], timeout: float) -> Completed:
+        """Run a command inside the machine, as its root, with a clean environment."""

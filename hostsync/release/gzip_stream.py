@@ -1,0 +1,89 @@
+"""The expanded bytes of exactly one gzip member, under caps.
+
+`zlib` is driven by hand because `gzip.GzipFile` joins concatenated members in silence, skips
+zero padding, and expands without a bound on the ratio. Facts this rests on: zlib in gzip mode
+checks the header's flags, the CRC and the length; `decompress` with a maximum length may hold
+back output although it has taken all input; `unused_data` is what came after the member.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+from hostsync.release.flaw import FETCH_AGAIN, Flaw
+from hostsync.release.member import EXPANDED_LIMIT, MIB
+
+MAGIC = b"\x1f\x8b"
+COMPRESSED_LIMIT = 256 * MIB
+RATIO_LIMIT = 200
+"""Expanded over compressed bytes, held once `RATIO_FREE` bytes have come out."""
+RATIO_FREE = 16 * MIB
+
+_GZIP_ONLY = 16 + zlib.MAX_WBITS
+_PIECE = 128 * 1024
+
+
+class GzipStream:
+    """A reader over compressed chunks; every method raises Flaw at the first wrong byte."""
+
+    def __init__(self, compressed: Iterable[bytes]) -> None:
+        self._source = iter(compressed)
+        self._inflater = zlib.decompressobj(_GZIP_ONLY)
+        self._taken = 0
+        self._expanded = 0
+        self._piece = memoryview(b"")
+
+    def take(self, limit: int) -> bytes:
+        """Between 1 and `limit` bytes; none only at the end, when all of the source was checked."""
+        if not self._piece:
+            self._piece = memoryview(self._expand())
+        head, self._piece = self._piece[:limit], self._piece[limit:]
+        return bytes(head)
+
+    def exactly(self, size: int) -> bytes:
+        """The next `size` bytes; Flaw when there are fewer."""
+        parts = bytearray()
+        while len(parts) < size:
+            part = self.take(size - len(parts))
+            if not part:
+                raise Flaw("the archive within ends too early", remedy=FETCH_AGAIN)
+            parts += part
+        return bytes(parts)
+
+    def _expand(self) -> bytes:
+        while not self._inflater.eof:
+            data = self._inflater.unconsumed_tail or self._next_chunk()
+            try:
+                piece = self._inflater.decompress(data, _PIECE)
+            except zlib.error as error:
+                raise Flaw("its compressed data is damaged", remedy=FETCH_AGAIN) from error
+            self._expanded += len(piece)
+            self._check_caps()
+            if piece:
+                return piece
+            if not data and not self._inflater.eof:
+                raise Flaw("its compressed data is cut short", remedy=FETCH_AGAIN)
+        self._check_nothing_follows()
+        return b""
+
+    def _next_chunk(self) -> bytes:
+        chunk = next(self._source, b"")
+        self._taken += len(chunk)
+        if self._taken > COMPRESSED_LIMIT:
+            raise Flaw(f"it exceeds {COMPRESSED_LIMIT // MIB} MiB compressed")
+        return chunk
+
+    def _check_caps(self) -> None:
+        if self._expanded > EXPANDED_LIMIT:
+            raise Flaw(f"it exceeds {EXPANDED_LIMIT // MIB} MiB expanded")
+        used = self._taken - len(self._inflater.unconsumed_tail)
+        if self._expanded > RATIO_FREE and self._expanded > RATIO_LIMIT * used:
+            raise Flaw(f"it expands more than {RATIO_LIMIT}:1")
+
+    def _check_nothing_follows(self) -> None:
+        rest = self._inflater.unused_data or self._next_chunk()
+        if rest.startswith(MAGIC):
+            raise Flaw("a second gzip member follows the first")
+        if rest:
+            raise Flaw("bytes follow the end of its compressed data", remedy=FETCH_AGAIN)

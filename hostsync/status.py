@@ -1,0 +1,128 @@
+"""The truth about a host, gathered for people and for machines. Changes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from hostsync import links, slots, sync
+from hostsync.activation.host import Host
+from hostsync.errors import ExitCode, HostsyncError
+from hostsync.model import SlotName
+from hostsync.record import Record
+from hostsync.state import HistoryLine
+
+
+class SlotStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One slot: its condition, and the release that its seal names."""
+
+    name: SlotName
+    condition: str
+    version: str = ""
+    digest: str = ""
+    detail: str = ""
+
+
+class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One running machine: the way it sees the slot root and the release it finds there."""
+
+    name: str
+    view: str
+    release: str
+    mirrored: bool
+    in_step: bool
+    problem: str = ""
+    note: str = ""
+
+
+class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One managed agent on this host."""
+
+    agent: str
+    slot_root: str
+    current: SlotName | None
+    last_good: SlotName | None
+    slots: list[SlotStatus]
+    unit: str
+    active: str
+    in_flight: Record | None
+    last_order: HistoryLine | None
+    machines: list[MachineStatus]
+    problems: list[str]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """0 when all is in step, 7 while an order is in flight, 1 for trouble."""
+        if self.in_flight is not None:
+            return ExitCode.IN_PROGRESS
+        return ExitCode.FAILED if self.problems else ExitCode.DONE
+
+
+def gather(host: Host) -> AgentStatus:
+    """Look at everything; what cannot be looked at becomes a problem, never an exception."""
+    layout = host.agent.layout
+    problems: list[str] = []
+    current = links.observe(layout, layout.current).slot
+    if current is None:
+        problems.append(f"{host.agent.name} is not installed in {layout.root}")
+    elif not slots.runnable(layout, layout.slot(current)):
+        problems.append(f"{layout.slot(current)} holds no sealed, executable release")
+    record = None
+    try:
+        record = host.record.load()
+    except HostsyncError as error:
+        problems.append(str(error))
+    active = "unknown"
+    try:
+        active = host.units.state(host.agent.unit).active
+    except HostsyncError as error:
+        problems.append(str(error))
+    if current is not None and active != "active":
+        problems.append(f"{host.agent.unit} is {active}")
+    machines = _machines(host, problems) if current is not None else []
+    return AgentStatus(
+        agent=host.agent.name,
+        slot_root=str(layout.root),
+        current=current,
+        last_good=links.observe(layout, layout.last_good).slot,
+        slots=[_slot(host, name) for name in SlotName],
+        unit=host.agent.unit,
+        active=active,
+        in_flight=record,
+        last_order=next(iter(host.state.history()[-1:]), None),
+        machines=machines,
+        problems=problems,
+    )
+
+
+def _slot(host: Host, name: SlotName) -> SlotStatus:
+    layout = host.agent.layout
+    facts = slots.observe(layout, layout.slot(name))
+    return SlotStatus(
+        name=name,
+        condition=str(facts.condition),
+        version=facts.seal.version if facts.seal else "",
+        digest=facts.seal.sha256.hex if facts.seal else "",
+        detail=facts.detail,
+    )
+
+
+def _machines(host: Host, problems: list[str]) -> list[MachineStatus]:
+    try:
+        workers = host.machines.running()
+    except HostsyncError as error:
+        problems.append(str(error))
+        return []
+    reports = [sync.inspect(host.machines, host.agent, worker) for worker in workers]
+    problems += [report.problem for report in reports if report.problem]
+    return [
+        MachineStatus(
+            name=report.name,
+            view=str(report.view),
+            release=report.release,
+            mirrored=report.mirrored,
+            in_step=report.in_step,
+            problem=report.problem,
+            note=report.note,
+        )
+        for report in reports
+    ]

@@ -1,0 +1,66 @@
+"""The one composition root: builds the real adapters and hands them to the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hostsync.activation.host import Host, Tell
+from hostsync.clock import SystemClock
+from hostsync.config import Agent, Config
+from hostsync.fs import Disk
+from hostsync.machines import NspawnMachines
+from hostsync.probe import SystemProbe
+from hostsync.record import RecordFile
+from hostsync.state import State
+from hostsync.units import Systemd
+from nspawn.machined import Machined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """The host's adapters, shared by all agents; connections open at first use."""
+
+    config: Config
+    machines: NspawnMachines
+    hosts: tuple[Host, ...]
+
+    def host(self, agent: Agent) -> Host:
+        """The host as that agent's transaction sees it."""
+        return next(host for host in self.hosts if host.agent is agent)
+
+
+def wire(config: Config, tell: Tell) -> Wired:
+    """Build everything for every configured agent. Opens and changes nothing yet."""
+    machines = NspawnMachines(config.machines, Machined())
+    disk, units, probe, clock = Disk(), Systemd(), SystemProbe(), SystemClock()
+
+    def host(agent: Agent) -> Host:
+        directory = config.state_root / agent.name
+        return Host(
+            config=config,
+            agent=agent,
+            fs=disk,
+            units=units,
+            probe=probe,
+            clock=clock,
+            machines=machines,
+            record=RecordFile(directory, disk),
+            state=State(directory, disk),
+            tell=tell,
+        )
+
+    agents = config.agents.values()
+    return Wired(config=config, machines=machines, hosts=tuple(host(agent) for agent in agents))
+
+
+def start_events(config: Config) -> Callable[[float], str | None]:
+    """A source of machine starts, on a connection of its own."""
+    return NspawnMachines(config.machines, Machined.connect()).wait_for_start
+
+
+def own_release(module: Path = Path(__file__)) -> Path | None:
+    """The release directory that this code runs from, None when it is not a bundle."""
+    release = module.resolve().parents[3]
+    return release if (release / "bin/hostsync").is_file() else None

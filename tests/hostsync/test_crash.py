@@ -1,0 +1,110 @@
+"""Killed before any change of the disk, a host ends old or new, never between, and always ends."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hostsync import slots
+from hostsync.activation import switch
+from hostsync.activation.orders import settle_all
+from hostsync.activation.switch import Options
+from hostsync.activation.trial import settle
+from hostsync.errors import Busy
+from hostsync.model import SlotKind, SlotName
+from hostsync.record import Phase
+from hostsync.sync import host_listing, inspect
+from tests.hostsync.conftest import installed
+from tests.hostsync.test_transaction import current_version, lasting
+from tests.hostsync.world import Killed, World, make_world
+
+Recovery = Callable[[World], None]
+
+
+def by_the_next_verb(world: World) -> None:
+    """Whoever comes next settles the record, or finds the judge in charge."""
+    try:
+        settle_all([world.host()])
+    except Busy:
+        settle(world.host())
+
+
+def by_a_reboot(world: World) -> None:
+    """Power was lost: the service boots from `current`, then the judge's unit runs."""
+    world.reboot()
+    settle(world.host())
+    settle_all([world.host()])
+
+
+def begin(top: Path, kind: SlotKind, behaviour: str) -> tuple[World, Path]:
+    world = installed(make_world(top, kind))
+    switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
+    settle(world.host())
+    return world, world.candidate("1.2.0", behaviour)
+
+
+def run_until_killed(world: World, candidate: Path, kill_at: int) -> bool:
+    """Order, judge and be killed before change `kill_at`; whether it came to that."""
+    world.disk.changes, world.disk.kill_at = 0, kill_at
+    try:
+        switch.upgrade(world.host(), candidate, Options())
+        assert_selected(world)
+        settle(world.host())
+    except Killed:
+        return True
+    finally:
+        world.disk.kill_at = None
+    return False
+
+
+def assert_selected(world: World) -> None:
+    """I1: `current` leads to a sealed, intact, executable release."""
+    target = world.layout.current.resolve()
+    assert slots.runnable(world.layout, target)
+    assert slots.intact(world.layout, target)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("behaviour", ["good", "crash"])
+@pytest.mark.parametrize("recovery", [by_the_next_verb, by_a_reboot])
+@pytest.mark.parametrize("kind", list(SlotKind), ids=str)
+def test_a_kill_before_any_change_ends_in_the_old_or_the_new_release(
+    tmp_path: Path, kind: SlotKind, recovery: Recovery, behaviour: str
+) -> None:
+    top = tmp_path / "host"
+    world, candidate = begin(top, kind, behaviour)
+    old = lasting(world)
+    assert not run_until_killed(world, candidate, kill_at=10_000)
+    new, changes = lasting(world), world.disk.changes
+    assert changes > 15
+    for kill_at in range(changes):
+        shutil.rmtree(top)
+        world, candidate = begin(top, kind, behaviour)
+        assert run_until_killed(world, candidate, kill_at)
+        assert_selected(world)
+        phase = record_phase(world)
+        recovery(world)
+        assert_selected(world)
+        assert world.host().record.load() is None, world.disk.log[-1]
+        assert lasting(world) in (old, new), (kill_at, phase, world.disk.log[-1])
+        assert_in_step(world)
+
+
+def record_phase(world: World) -> Phase | None:
+    record = world.host().record.load()
+    return None if record is None else record.phase
+
+
+def assert_in_step(world: World) -> None:
+    host = world.host()
+    (worker,) = host.machines.running()
+    report = inspect(host.machines, host.agent, worker, deep=True)
+    assert report.in_step, report
+    assert report.release == current_version(world)
+    assert set(host_listing(world.layout).entries) <= {
+        world.layout.slot(name).name for name in SlotName
+    }
+    running = world.systemd.process
+    assert running is not None
+    assert running.program == world.layout.program(world.layout.current).resolve()
