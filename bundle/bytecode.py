@@ -1,0 +1,110 @@
+"""Compiles modules so that they start fast from a read-only tree, with the same bytes each time.
+
+Hash-based bytecode that is never checked against the source (PEP 552): a checked or time-stamped
+one would be recompiled at every start where the tree's times differ and nothing can be written.
+The names compiled in are relative to the release; at import CPython puts the real path there.
+"""
+
+import os
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from bundle import compile_worker
+from bundle.errors import BytecodeError
+from bundle.interpreter import Interpreter, clean_environment
+from bundle.tree import Entry, Tree
+
+_REQUEST = struct.Struct(">II")
+_ANSWER = struct.Struct(">cI")
+_COMPILE_SECONDS = 300
+# Strings hash alike each time; no site, no user site, no current directory, no .pyc, no warnings.
+_ENVIRONMENT = {"PYTHONHASHSEED": "0"}
+_FLAGS = ("-S", "-s", "-P", "-B", "-W", "ignore")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """What became of some sources: bytecode by the source's name, reasons for those refused."""
+
+    modules: Mapping[str, bytes]
+    refused: Mapping[str, str]
+
+
+def cache_name(name: str, cache_tag: str) -> str:
+    """Where CPython looks for the bytecode of the module at `name`."""
+    folder, _, file = name.rpartition("/")
+    return f"{folder}/__pycache__/{file.removesuffix('.py')}.{cache_tag}.pyc"
+
+
+def compile_sources(sources: Mapping[str, bytes], interpreter: Interpreter) -> Compiled:
+    """Compile each source, on all processors.
+
+    Raises `BytecodeError` when the interpreter itself fails; a refused source is in the result.
+    """
+    workers = max(1, len(os.sched_getaffinity(0)))
+    names = sorted(sources)
+    slices = [part for part in (names[at::workers] for at in range(workers)) if part]
+    with ThreadPoolExecutor(workers) as pool:
+        answers = pool.map(lambda part: _compile(part, sources, interpreter), slices)
+        done = {name: frame for answered in answers for name, frame in answered.items()}
+    return Compiled(
+        modules={name: body for name, (status, body) in done.items() if status == b"+"},
+        refused={name: body.decode() for name, (status, body) in done.items() if status != b"+"},
+    )
+
+
+def add_bytecode(tree: Tree, interpreter: Interpreter) -> dict[str, Entry]:
+    """The tree with the bytecode of every module in it.
+
+    Raises `BytecodeError` for the first module that does not compile.
+    """
+    sources = {name: entry.content for name, entry in tree.items() if name.endswith(".py")}
+    compiled = compile_sources(sources, interpreter)
+    for name, reason in sorted(compiled.refused.items()):
+        raise BytecodeError(
+            f"{tree[name].origin or name} does not compile: {reason}",
+            remedy=f"correct it for Python {interpreter.version}, or leave it out",
+        )
+    return {**tree, **as_entries(compiled, interpreter)}
+
+
+def as_entries(compiled: Compiled, interpreter: Interpreter) -> dict[str, Entry]:
+    """The compiled modules as files of a release."""
+    tag = interpreter.cache_tag
+    return {cache_name(name, tag): Entry(content=pyc) for name, pyc in compiled.modules.items()}
+
+
+def _compile(
+    names: list[str], sources: Mapping[str, bytes], interpreter: Interpreter
+) -> dict[str, tuple[bytes, bytes]]:
+    request = b"".join(
+        _REQUEST.pack(len(name.encode()), len(sources[name])) + name.encode() + sources[name]
+        for name in names
+    )
+    try:
+        done = subprocess.run(
+            [interpreter.executable, *_FLAGS, Path(compile_worker.__file__)],
+            env=clean_environment(**_ENVIRONMENT),
+            input=request,
+            capture_output=True,
+            timeout=_COMPILE_SECONDS,
+            check=True,
+        )
+        return dict(zip(names, _frames(done.stdout), strict=True))
+    except (OSError, subprocess.SubprocessError, struct.error, ValueError) as error:
+        raise BytecodeError(
+            f"{interpreter.executable} could not compile {len(names)} modules: {error}",
+            remedy="check that this interpreter starts",
+        ) from error
+
+
+def _frames(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    while at < len(raw):
+        status, size = _ANSWER.unpack_from(raw, at)
+        at += _ANSWER.size + size
+        yield status, raw[at - size : at]
