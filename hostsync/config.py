@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
 
@@ -85,6 +86,10 @@ class Machines:
     mirror_only: tuple[str, ...] = ()
     root: Path = Path("/var/lib/machines")
     check_seconds: float = 60.0
+
+    def is_worker(self, name: str) -> bool:
+        """Whether a machine of that name is one to keep in step."""
+        return any(fnmatchcase(name, pattern) for pattern in self.include)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

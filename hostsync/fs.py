@@ -19,9 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hostsync.errors import DiskError
-
-TEMPORARY_PREFIX = ".hostsync-tmp-"
-"""Every temporary starts so, in the directory of the file it will become."""
+from hostsync.layout import TEMPORARY_PREFIX
 
 _RENAME_NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)

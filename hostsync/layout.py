@@ -13,6 +13,8 @@ WANTED_NAME = "WANTED"
 STAGING_PREFIX = ".hostsync-staging-"
 EVICTED_PREFIX = ".hostsync-evicted-"
 TRASH_PREFIX = ".hostsync-trash-"
+TEMPORARY_PREFIX = ".hostsync-tmp-"
+"""Every temporary file starts so, in the directory of the file it will become."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hostsync import config
@@ -39,7 +38,7 @@ class NspawnMachines:
     def running(self) -> tuple[Worker, ...]:
         """See `ports.Machines.running`."""
         with _told():
-            machines = [m for m in self._machined.list() if is_worker(self._policy, m.name)]
+            machines = [m for m in self._machined.list() if self._policy.is_worker(m.name)]
         self._known = {machine.name: machine for machine in machines}
         return tuple(self._worker(machine) for machine in machines)
 
@@ -105,7 +104,7 @@ class NspawnMachines:
             event = self._machined.wait_event(seconds)
         if event is None or event.kind is not EventKind.NEW:
             return None
-        return event.name if is_worker(self._policy, event.name) else None
+        return event.name if self._policy.is_worker(event.name) else None
 
     def bind_at_boot(self, name: str, roots: tuple[Path, ...]) -> bool:
         """Have the machine bind these directories at its next start; whether that was news."""
@@ -125,11 +124,6 @@ class NspawnMachines:
         elif machine.name in self._policy.mirror_only:
             why_not = "the configuration says mirror only"
         return Worker(name=machine.name, rootfs=machine.root, bindable=not why_not, why_not=why_not)
-
-
-def is_worker(policy: config.Machines, name: str) -> bool:
-    """Whether the configuration counts a machine of that name among the workers."""
-    return any(fnmatchcase(name, pattern) for pattern in policy.include)
 
 
 @dataclass(frozen=True, slots=True)

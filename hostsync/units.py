@@ -117,17 +117,18 @@ class Systemd:
         return {str(name): value for name, (_, value) in values.items()}
 
     def _receive(self, seconds: float) -> None:
+        """Take in what has come; when nothing has, wait for something up to `seconds`."""
         connection = self._connection()
-        try:
-            if not self._signals:
-                connection.recv_until_filtered(self._signals, timeout=seconds)
-            while True:
-                self._note(self._signals.popleft())
-        except (TimeoutError, IndexError):
-            return
-        except OSError as error:
-            self.close()
-            raise UnitsError(f"lost the connection to systemd: {error}") from error
+        while True:
+            try:
+                message = connection.recv_until_filtered(self._signals, timeout=seconds)
+            except TimeoutError:
+                return
+            except OSError as error:
+                self.close()
+                raise UnitsError(f"lost the connection to systemd: {error}") from error
+            self._note(message)
+            seconds = 0
 
     def _note(self, message: Message) -> None:
         fields = message.header.fields

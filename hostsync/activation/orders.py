@@ -10,8 +10,7 @@ from hostsync.activation.recover import Duty, duty
 from hostsync.activation.service import JUDGE_UNIT
 from hostsync.activation.trial import settle_undo
 from hostsync.errors import Busy, Failed, HostsyncError
-from hostsync.fs import TEMPORARY_PREFIX
-from hostsync.layout import STAGING_PREFIX, TRASH_PREFIX
+from hostsync.layout import STAGING_PREFIX, TEMPORARY_PREFIX, TRASH_PREFIX
 from hostsync.ports import UnitVerb
 from hostsync.record import Phase, Record
 from hostsync.state import HistoryLine

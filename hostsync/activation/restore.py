@@ -7,8 +7,7 @@ from hostsync.activation.host import Host
 from hostsync.activation.observe import runnable
 from hostsync.activation.recover import Fallback, fallback
 from hostsync.errors import HostsyncError, MachineError
-from hostsync.fs import TEMPORARY_PREFIX
-from hostsync.layout import TRASH_PREFIX
+from hostsync.layout import TEMPORARY_PREFIX, TRASH_PREFIX
 from hostsync.model import SlotName
 from hostsync.record import Phase, Record
 from hostsync.state import HistoryLine, Outcome

@@ -64,11 +64,10 @@ def daemon(session: Session) -> None:
 def prepare(session: Session, name: str) -> None:
     """What a machine needs before its init runs; the mirror waits when an order is in flight."""
     from hostsync import lock
-    from hostsync.machines import is_worker
     from hostsync.sync import converge_rootfs, link_commands
 
     wired = session.wired
-    if not is_worker(wired.config.machines, name):
+    if not wired.config.machines.is_worker(name):
         return
     roots = tuple(h.agent.layout.root for h in wired.hosts if h.agent.layout.root.is_dir())
     wired.machines.bind_at_boot(name, roots)

@@ -24,7 +24,11 @@ def host_arch() -> Arch:
 
     It is what uname says, so a 32-bit personality (setarch) is refused, as it should be.
     """
-    machine = os.uname().machine
+    return machine_arch(os.uname().machine)
+
+
+def machine_arch(machine: str) -> Arch:
+    """The architecture that uname calls `machine`; raises Refused when it has no release."""
     if machine not in _HOSTS:
         brief = f"this host: architecture {machine} has no release"
         remedy = f"run on one of {', '.join(_HOSTS)}"

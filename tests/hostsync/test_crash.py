@@ -15,9 +15,8 @@ from hostsync.errors import Busy
 from hostsync.model import SlotKind, SlotName
 from hostsync.record import Phase
 from hostsync.sync import host_listing, inspect
-from tests.hostsync.conftest import installed
 from tests.hostsync.test_transaction import current_version, lasting
-from tests.hostsync.world import Killed, World, make_world
+from tests.hostsync.world import Killed, World, installed, make_world
 
 Recovery = Callable[[World], None]
 

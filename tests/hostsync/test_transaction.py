@@ -1,5 +1,7 @@
 """What an order does to a host, seen from outside: links, bytes, the service, the machine."""
 
+from pathlib import Path
+
 import pytest
 
 from hostsync.activation import switch
@@ -8,10 +10,10 @@ from hostsync.activation.plan import NothingToDo, Plan
 from hostsync.activation.switch import Options, Switched
 from hostsync.activation.trial import settle
 from hostsync.errors import Busy, Failed, MachineError, Reason, Refused
-from hostsync.model import SlotKind
+from hostsync.model import SlotKind, SlotName
 from hostsync.ports import Space, UnitVerb, Worker
 from hostsync.state import HistoryLine, Outcome
-from tests.hostsync.world import PlayedProbe, World, script, snapshot
+from tests.hostsync.world import PlayedProbe, World, installed, make_world, script, snapshot
 
 OPTIONS = Options()
 
@@ -157,10 +159,8 @@ def test_a_rollback_to_a_release_that_was_altered_is_refused(world: World) -> No
         switch.roll_back(world.host(), OPTIONS)
 
 
-def test_assets_of_last_good_stay_on_disk_until_the_verdict(make, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    from tests.hostsync.conftest import installed
-
-    world = installed(make(SlotKind.BUNDLE))
+def test_assets_of_last_good_stay_on_disk_until_the_verdict(tmp_path: Path) -> None:
+    world = installed(make_world(tmp_path, SlotKind.BUNDLE))
     unit = world.top / "units/hostsync.service"
     switch.upgrade(world.host(), world.candidate("1.1.0"), OPTIONS)
     assert unit.read_text().endswith("# of 1.0.0\n")
@@ -211,8 +211,6 @@ def test_recovery_without_a_record_changes_nothing(world: World) -> None:
 
 def test_a_reboot_during_a_trial_restarts_the_window_and_is_no_verdict(world: World) -> None:
     switch.upgrade(world.host(), world.candidate("1.1.0"), OPTIONS)
-    host = world.host()
-    host.record.store(host.record.load())  # type: ignore[arg-type]
     world.reboot()
     line = settle(world.host())
     assert line is not None
@@ -235,10 +233,8 @@ def test_a_release_whose_version_fails_on_the_host_is_refused(world: World) -> N
     assert lasting(world) == before
 
 
-def test_programs_that_disagree_on_their_version_are_refused(make) -> None:  # type: ignore[no-untyped-def]
-    from tests.hostsync.conftest import installed
-
-    world = installed(make(SlotKind.BUNDLE))
+def test_programs_that_disagree_on_their_version_are_refused(tmp_path: Path) -> None:
+    world = installed(make_world(tmp_path, SlotKind.BUNDLE))
     with pytest.raises(Refused, match=r"disagree.*1\.1\.0, 9\.9\.9"):
         order(world, "1.1.0", shim=script("hostsync-credential", "9.9.9", "good"))
 
@@ -274,7 +270,7 @@ def test_a_directory_in_the_way_of_a_link_is_refused_and_named(world: World) -> 
 
 
 def test_something_else_at_the_slot_is_refused_and_named(world: World) -> None:
-    slot = world.layout.slot(world.layout.slot_of(world.layout.current.name) or _free(world))
+    slot = world.layout.slot(free_slot(world))
     slot.symlink_to(world.layout.current.readlink())
     before = lasting(world)
     with pytest.raises(Refused, match="symbolic link"):
@@ -282,7 +278,7 @@ def test_something_else_at_the_slot_is_refused_and_named(world: World) -> None:
     assert lasting(world) == before
 
 
-def _free(world: World):  # type: ignore[no-untyped-def]
+def free_slot(world: World) -> SlotName:
     target = world.layout.slot_of(str(world.layout.current.readlink()))
     assert target is not None
     return target.other

@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hostsync import config
 from hostsync.activation.host import Event, Host
+from hostsync.activation.install import install
 from hostsync.assets import ASSETS_INSIDE, PLACES
 from hostsync.config import Agent, Command, Config, Health, Readiness
 from hostsync.errors import MachineError
@@ -30,6 +31,9 @@ from hostsync.state import State
 from nspawn.machined import Machined
 
 SHARE = Path(config.__file__).parent / "share"
+
+
+PLENTY = Space(free=1 << 40, read_only=False, noexec=False)
 
 
 class Killed(BaseException):
@@ -211,7 +215,7 @@ class PlayedProbe(SystemProbe):
     """The real probe, but for processes that the played systemd "runs"."""
 
     systemd: FakeSystemd
-    space_now: Space = Space(free=1 << 40, read_only=False, noexec=False)
+    space_now: Space = PLENTY
 
     def executable(self, pid: int) -> tuple[int, int] | None:
         path = self.executable_path(pid)
@@ -270,12 +274,12 @@ class PlayedMachines(NspawnMachines):
             raise MachineError(self.bind_refused)
         self.bound.add(worker.name)
 
-    def mirror(
-        self, rootfs: Path, directory: Path, *, create: bool
-    ) -> AbstractContextManager[Mirror]:
+    @contextmanager
+    def mirror(self, rootfs: Path, directory: Path, *, create: bool) -> Iterator[Mirror]:
         if self.mirror_fails and create:
             raise MachineError(f"the rootfs {rootfs} is broken")
-        return super().mirror(rootfs, directory, create=create)
+        with super().mirror(rootfs, directory, create=create) as mirror:
+            yield mirror
 
     def run(self, worker: Worker, argv: tuple[str, ...], timeout: float) -> Completed:
         program = _beneath(self._root(worker), Path(argv[0]))
@@ -374,6 +378,14 @@ def make_world(top: Path, kind: SlotKind, machines: Iterable[str] = ("kube1",)) 
         top=top, agent=agent, time=time, disk=KillableDisk(), systemd=systemd,
         machines=PlayedMachines(workers, agent.layout),
     )  # fmt: skip
+
+
+def installed(world: World) -> World:
+    """Install 1.0.0 and start it, as an operator would."""
+    install(world.host(), world.candidate("1.0.0"), start=True)
+    if world.systemd.process is None:
+        world.systemd.queue(UnitVerb.START, world.agent.unit)
+    return world
 
 
 def script(name: str, version: str, behaviour: str) -> str:
