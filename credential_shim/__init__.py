@@ -1,0 +1,1 @@
+"""hostsync-credential: the kubelet exec-credential plugin, standard library only."""

@@ -1,0 +1,117 @@
+"""The slow path: wire the real collaborators together and run get-token or check."""
+
+import os
+import sys
+from collections.abc import Mapping
+
+from credential_shim import cache, credential, gate, guard, imds, stdio
+from credential_shim._version import PROTOCOL, VERSION
+from credential_shim.arguments import Request
+from credential_shim.clock import Deadline, SystemClock
+from credential_shim.entries import key_of
+from credential_shim.errors import OK
+from credential_shim.exchange import DirectTransport
+from credential_shim.fastpath import Release
+from credential_shim.issue import Issuer
+
+HARD_SECONDS = 8.0
+"""No run lasts longer; client-go waits without a time-out, holding a lock, while one does."""
+_MARGIN_SECONDS = 0.5
+"""Left between the deadline of the work and the hard stop, so that the cause can be told."""
+
+REEXEC_VARIABLE = "HOSTSYNC_CREDENTIAL_REEXEC"
+"""Set for the shim behind ``current`` when it is run instead of this one: the monotonic deadline.
+
+It only ever prevents a second such run and shortens the time left; whoever sets it by hand gains
+nothing but a refusal.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from credential_shim.ports import Source
+
+
+class Serving:
+    """One run of get-token or check."""
+
+    def __init__(
+        self, release: Release, request: Request, environ: Mapping[str, str], started: float
+    ) -> None:
+        self._clock = SystemClock()
+        self._release = release
+        self._request = request
+        self._environ = environ
+        hard = _hard_stop(environ, started)
+        self._may_reexec = REEXEC_VARIABLE not in environ
+        self._hard = hard
+        self._deadline = Deadline(self._clock, hard - _MARGIN_SECONDS)
+
+    def get_token(self, exec_info: str) -> int:
+        """Write an ExecCredential to stdout and return 0; raises ShimError."""
+        self._arm()
+        api_version = credential.requested_version(exec_info)
+        self._pass_gate()
+        identity = self._request.identity
+        store = cache.open_store(self._request.cache_dir, key_of(identity, api_version), stdio.say)
+        issuer = Issuer(self._source(), store, self._clock, stdio.say)
+        stdio.write_out(issuer.obtain(api_version, self._deadline, self._request.notes))
+        return OK
+
+    def check(self, exec_info: str) -> int:
+        """Fetch one token past every cache, say so without showing it, return the exit code."""
+        self._arm()
+        api_version = credential.requested_version(exec_info)
+        if self._request.gated:
+            self._pass_gate()
+        for note in self._request.notes:
+            stdio.say(note)
+        token = self._source().fetch(self._deadline.remaining())
+        entry = credential.build_entry(token, api_version, self._clock.now(), forced=False)
+        for warning in token.warnings:
+            stdio.say(warning)
+        identity = self._request.identity
+        until = credential.rfc3339(entry.expires)
+        line = (
+            f"ok {identity} endpoint={identity.endpoint} expires={until} "
+            f"release={VERSION} protocol={PROTOCOL}\n"
+        )
+        stdio.write_out(line.encode())
+        return OK
+
+    def _arm(self) -> None:
+        seconds = max(0.0, self._hard - self._clock.monotonic())
+        guard.arm(seconds, f"no result within {HARD_SECONDS:.0f} seconds; gave up")
+
+    def _source(self) -> "Source":
+        # The one place where a login mode becomes a source.
+        sources = {"msi": imds.ImdsSource}
+        make = sources[self._request.identity.login]
+        return make(self._request.identity, self._clock, DirectTransport(self._clock))
+
+    def _pass_gate(self) -> None:
+        passage = gate.Gate(
+            self._release,
+            self._clock,
+            serve_on_skew=self._request.serve_on_skew,
+            reexec=self._reexec if self._may_reexec else None,
+        )
+        warning = passage.wait(self._deadline)
+        if warning:
+            stdio.say(warning)
+
+    def _reexec(self) -> None:
+        shim = f"{self._release.current_link}/bin/{stdio.PROGRAM}"
+        environ = dict(self._environ)
+        environ[REEXEC_VARIABLE] = f"{self._hard:.3f}"
+        os.execve(shim, [shim, *sys.argv[1:]], environ)  # noqa: S606 - no shell is wanted
+
+
+def _hard_stop(environ: Mapping[str, str], started: float) -> float:
+    """Return the monotonic end of this run: the shim's that handed over, if it can be that."""
+    text = environ.get(REEXEC_VARIABLE, "")
+    whole, _, part = text.partition(".")
+    if len(text) <= 20 and text.isascii() and whole.isdecimal() and part.isdecimal():
+        inherited = float(text)
+        if started < inherited <= started + HARD_SECONDS:
+            return inherited
+    return started + HARD_SECONDS
