@@ -29,7 +29,8 @@ HOST_ONLY = """[ -x /usr/bin/machinectl ] || {
 }"""
 """A program that runs on the host and not in the machine, as one built for another libc would."""
 
-Derive = Callable[[Path], Path]
+_E_MACHINE = 18
+_EM_X86_64, _EM_AARCH64 = 62, 183
 
 
 def in_daemon(act: str) -> str:
@@ -68,6 +69,13 @@ class Releases:
     def broken_shim_in_machine(self, version: str) -> Path:
         """A release whose shim runs on the host but not in a machine."""
         return self._derived(version, "host-only", {SHIM_LAUNCHER: HOST_ONLY})
+
+    def wrong_architecture(self, version: str) -> Path:
+        """A release whose interpreter is built for the architecture that this host is not."""
+        name = "python/bin/python3.11"
+        elf = bytearray(_member(self.base(), name))
+        elf[_E_MACHINE] = _EM_AARCH64 if elf[_E_MACHINE] != _EM_AARCH64 else _EM_X86_64
+        return self.changed(version, "wrong-architecture", {name: bytes(elf)})
 
     def changed(self, version: str, name: str, files: dict[str, bytes]) -> Path:
         """A release with other files."""

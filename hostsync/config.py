@@ -6,10 +6,12 @@ misspelt limit is not silently ignored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,6 +27,12 @@ FLEX_AGENT = "aks-flex-node"
 AKS_SERVER_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
 """The Entra application of every AKS API server: the audience of node tokens."""
 MAX_SECONDS = 3600
+MAX_RESERVE_MIB = 1 << 20
+_SECONDS_FROM = {"start_seconds": 1.0, "check_seconds": 1.0}
+"""The least of each time; of all others it is 0."""
+
+_PLAIN_PATH = re.compile(r"(/[A-Za-z0-9@._+~-]+)+")
+_UNIT_NAME = re.compile(r"[A-Za-z0-9@._:-]{1,200}\.service")
 
 
 class Readiness(StrEnum):
@@ -161,11 +169,17 @@ def load(path: Path = CONFIG_PATH) -> Config:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     try:
         file = msgspec.toml.decode(data, type=_File)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}", remedy="see docs/configuration.md") from error
     tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
+    agents = {name: _agent(name, table, path) for name, table in tables.items()}
+    _check_apart(tuple(agents.values()), path)
+    if not 0 <= file.reserve_mib <= MAX_RESERVE_MIB:
+        raise ConfigError(
+            f"{path}: reserve_mib must lie in 0..{MAX_RESERVE_MIB}, not {file.reserve_mib}"
+        )
     return Config(
-        agents=MappingProxyType({n: _agent(n, t, path) for n, t in tables.items()}),
+        agents=MappingProxyType(agents),
         machines=_machines(file.machines, path),
         state_root=_absolute(file.state_root, "state_root", path),
         run_root=_absolute(file.run_root, "run_root", path),
@@ -175,10 +189,29 @@ def load(path: Path = CONFIG_PATH) -> Config:
 
 
 def _absolute(text: str, key: str, path: Path) -> Path:
+    """A path that means the same in a unit file, in machine settings and in a shell."""
     value = Path(text)
-    if not value.is_absolute() or ".." in value.parts:
-        raise ConfigError(f"{path}: {key} must be an absolute path without '..', not {text!r}")
+    if not _PLAIN_PATH.fullmatch(str(value)) or ".." in value.parts:
+        raise ConfigError(
+            f"{path}: {key} must be an absolute path of letters, digits and @._+~- without '..', "
+            f"not {text!r:.200}"
+        )
     return value
+
+
+def _check_apart(agents: tuple[Agent, ...], path: Path) -> None:
+    """Two agents in one slot root, or on one unit, would take each other's releases away."""
+    for one, other in combinations(agents, 2):
+        roots = (one.layout.root, other.layout.root)
+        if roots[0].is_relative_to(roots[1]) or roots[1].is_relative_to(roots[0]):
+            raise ConfigError(
+                f"{path}: agents.{one.name}.slot_root and agents.{other.name}.slot_root must be "
+                f"apart, not {roots[0]} and {roots[1]}"
+            )
+        if one.unit == other.unit:
+            raise ConfigError(
+                f"{path}: agents.{one.name}.unit and agents.{other.name}.unit are both {one.unit}"
+            )
 
 
 def hostsync_agent(slot_root: Path, bin_root: Path) -> Agent:
@@ -222,30 +255,57 @@ def _agent(name: str, table: _AgentTable, path: Path) -> Agent:
             remedy=f"the profiles are {' and '.join(sorted(_PROFILES))}",
         )
     profile, slot_root = _PROFILES[name]
+    key = f"agents.{name}"
     base = profile(
-        _absolute(table.slot_root or str(slot_root), f"agents.{name}.slot_root", path),
-        _absolute(table.bin_root, f"agents.{name}.bin_root", path),
+        _absolute(
+            str(slot_root) if table.slot_root is None else table.slot_root, f"{key}.slot_root", path
+        ),
+        _absolute(table.bin_root, f"{key}.bin_root", path),
     )
+    unit = base.unit if table.unit is None else table.unit
+    if not _UNIT_NAME.fullmatch(unit):
+        raise ConfigError(f"{path}: {key}.unit must be the name of a .service, not {unit!r:.200}")
     return replace(
         base,
-        unit=table.unit or base.unit,
-        health=_health(base.health, name, table, path),
-        self_test=base.self_test if table.self_test is None else tuple(table.self_test),
+        unit=unit,
+        health=_health(base.health, key, table, path),
+        self_test=_self_test(base, table, f"{key}.self_test", path),
     )
 
 
-def _health(base: Health, name: str, table: _AgentTable, path: Path) -> Health:
-    numbers = {
-        key: value
-        for key in ("start_seconds", "window_seconds", "stable_seconds", "stop_seconds")
-        if (value := getattr(table, key)) is not None
+def _self_test(base: Agent, table: _AgentTable, key: str, path: Path) -> tuple[str, ...]:
+    """The command line of the self-test; its program lies within the release."""
+    if table.self_test is None:
+        return base.self_test
+    words = tuple(table.self_test)
+    if any("\0" in word for word in words):
+        raise ConfigError(f"{path}: {key} must not contain NUL")
+    is_file = base.layout.kind is SlotKind.FILE
+    program = Path(words[0]) if words else Path()
+    if words and (
+        program.is_absolute() or ".." in program.parts or is_file is not (words[0] == "")
+    ):
+        wanted = "empty (the agent itself)" if is_file else "a path within the release"
+        raise ConfigError(
+            f"{path}: the first word of {key} must be {wanted}, not {words[0]!r:.200}"
+        )
+    return words
+
+
+def _health(base: Health, key: str, table: _AgentTable, path: Path) -> Health:
+    seconds = {
+        name: _seconds(value, name, f"{key}.{name}", path)
+        for name in ("start_seconds", "window_seconds", "stable_seconds", "stop_seconds")
+        if (value := getattr(table, name)) is not None
     }
-    for key, value in numbers.items():
-        if not 0 <= value <= MAX_SECONDS:
-            raise ConfigError(
-                f"{path}: agents.{name}.{key} must lie in 0..{MAX_SECONDS}, not {value}"
-            )
-    return replace(base, readiness=table.readiness or base.readiness, **numbers)
+    return replace(base, readiness=table.readiness or base.readiness, **seconds)
+
+
+def _seconds(value: float, name: str, key: str, path: Path) -> float:
+    least = _SECONDS_FROM.get(name, 0.0)
+    if not least <= value <= MAX_SECONDS:
+        raise ConfigError(f"{path}: {key} must lie in {least:g}..{MAX_SECONDS} s, not {value:g}")
+    return value
 
 
 def _machines(table: _MachinesTable, path: Path) -> Machines:
@@ -254,5 +314,7 @@ def _machines(table: _MachinesTable, path: Path) -> Machines:
         include=base.include if table.include is None else tuple(table.include),
         mirror_only=base.mirror_only if table.mirror_only is None else tuple(table.mirror_only),
         root=base.root if table.root is None else _absolute(table.root, "machines.root", path),
-        check_seconds=base.check_seconds if table.check_seconds is None else table.check_seconds,
+        check_seconds=base.check_seconds
+        if table.check_seconds is None
+        else _seconds(table.check_seconds, "check_seconds", "machines.check_seconds", path),
     )

@@ -31,13 +31,11 @@ class Disk:
     def make_directory(self, path: Path, mode: int = 0o755) -> None:
         """See `ports.Fs.make_directory`."""
         with _told(path, "create the directory"):
-            missing = [p for p in (path, *path.parents) if not p.exists()]
+            missing = [p for p in (path, *path.parents) if not os.path.lexists(p)]
             for directory in reversed(missing):
-                directory.mkdir()
-                directory.chmod(mode if directory == path else 0o755)
-                _fsync(directory.parent)
+                _make_directory(directory, mode if directory == path else 0o755)
             if not path.is_dir() or path.is_symlink():
-                raise NotADirectoryError(errno.ENOTDIR, "it is not a directory")
+                raise NotADirectoryError(errno.ENOTDIR, "something else stands there")
 
     def write(
         self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
@@ -109,6 +107,20 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(6)}")
 
 
+def _make_directory(path: Path, mode: int) -> None:
+    """Made under a temporary name: a kill in between must not leave one with another mode."""
+    temporary = _temporary(path)
+    temporary.mkdir()
+    try:
+        temporary.chmod(mode)
+        with suppress(FileExistsError):
+            _rename_noreplace(temporary, path)
+    finally:
+        with suppress(FileNotFoundError):
+            temporary.rmdir()
+    _fsync(path.parent)
+
+
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
@@ -147,6 +159,10 @@ _REMEDIES = {
     errno.EROFS: "remount it read-write, or configure a slot_root elsewhere such as /opt/hostsync",
     errno.EISDIR: "an atomic switch needs a file or link there; move the directory aside",
     errno.EEXIST: "move what is there aside",
+    errno.ENOTDIR: "move what is there aside",
+    errno.EBUSY: "unmount what is mounted there",
+    errno.EXDEV: "keep it on the filesystem of the other slots",
+    errno.ELOOP: "move the link aside",
     errno.EACCES: "run as root",
     errno.EPERM: "run as root, and check for an immutable attribute (lsattr)",
 }

@@ -9,12 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hostsync.errors import Busy, DiskError
 
 LOCK_NAME = "lock"
+_NOTE_LIMIT = 512
 
 
 @contextmanager
@@ -29,18 +30,40 @@ def held(run_root: Path, purpose: str, *, wait: bool = False) -> Iterator[None]:
         run_root.mkdir(mode=0o755, parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise DiskError(f"cannot open the lock {path}: {error.strerror}") from error
+        raise _unusable(path, error) from error
     try:
+        _take(fd, path, wait=wait)
+        _note(fd, f"{purpose} (pid {os.getpid()})\n")
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            holder = os.pread(fd, 512, 0).decode(errors="replace").strip()
-            raise Busy(
-                f"busy: {holder or 'another command'} holds {path}",
-                remedy="wait for it to end (`hostsync status` shows it) and order again",
-            ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{purpose} (pid {os.getpid()})\n".encode(), 0)
-        yield
+            yield
+        finally:
+            _note(fd, "")
     finally:
         os.close(fd)
+
+
+def _take(fd: int, path: Path, *, wait: bool) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        holder = os.pread(fd, _NOTE_LIMIT, 0).decode(errors="replace").strip()
+        raise Busy(
+            f"busy: {holder or 'another command'} holds {path}",
+            remedy="wait for it to end (`hostsync status` shows it) and order again",
+        ) from None
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _note(fd: int, text: str) -> None:
+    """Say who holds the lock; a full disk must not stop the holder, the lock is held anyway."""
+    with suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, text.encode(errors="backslashreplace")[:_NOTE_LIMIT], 0)
+
+
+def _unusable(path: Path, error: OSError) -> DiskError:
+    return DiskError(
+        f"cannot use the lock {path}: {error.strerror}",
+        remedy="run as root, and see that the lock is a file in a writable directory",
+    )

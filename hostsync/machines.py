@@ -15,6 +15,7 @@ from hostsync import config
 from hostsync.errors import MachineError
 from hostsync.model import Entry
 from hostsync.ports import Completed, Mirror, Seen, View, Worker
+from hostsync.redaction import plain, redact
 from nspawn import rootfs as nspawn_rootfs
 from nspawn import run as nspawn_run
 from nspawn import settings as nspawn_settings
@@ -94,8 +95,8 @@ class NspawnMachines:
                 return Completed(status=None, stdout="", stderr="")
         return Completed(
             status=done.returncode,
-            stdout=done.stdout.decode(errors="replace"),
-            stderr=done.stderr.decode(errors="replace"),
+            stdout=plain(redact(done.stdout.decode(errors="replace"))),
+            stderr=plain(redact(done.stderr.decode(errors="replace"))),
         )
 
     def wait_for_start(self, seconds: float) -> str | None:

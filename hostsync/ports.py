@@ -137,6 +137,9 @@ class Probe(Protocol):
     def executable_path(self, pid: int) -> Path | None:
         """Where the kernel says that file is, None when the process is gone."""
 
+    def script(self, pid: int) -> Path | None:
+        """The first argument of an interpreter's process, None when it is gone or has none."""
+
     def space(self, path: Path) -> Space:
         """The filesystem that holds `path` or its nearest existing parent."""
 

@@ -1,15 +1,24 @@
-"""The one door to processes and filesystems that are only looked at."""
+"""The one door to processes and filesystems that are only looked at.
+
+Facts it rests on: a process that left its group (setsid) is out of reach of a kill of the group
+and may keep the pipes open for ever, so nothing here waits for their end. A process number is
+not given out again before its process is reaped, so the group is killed before that.
+"""
 
 from __future__ import annotations
 
 import os
+import selectors
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from hostsync.errors import DiskError, Failed
 from hostsync.ports import Completed, Space
+from hostsync.redaction import plain, redact
 
 CLEAN_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -19,6 +28,12 @@ OUTPUT_LIMIT = 64 << 10
 JOURNALCTL = "/usr/bin/journalctl"
 JOURNAL_SECONDS = 5.0
 JOURNAL_LINE = 400
+JOURNAL_CONSIDERED = 4 * JOURNAL_LINE
+JOURNAL_LIMIT = 1 << 20
+"""journald cuts a line at 48 KiB, and the last lines are the ones that matter."""
+_PIECE = 64 << 10
+_PIECES_AFTER_THE_END = 16
+"""No pipe holds more than 1 MiB; whoever goes on writing is not listened to."""
 
 
 class SystemProbe:
@@ -26,26 +41,12 @@ class SystemProbe:
 
     def run(self, argv: tuple[str, ...], timeout: float) -> Completed:
         """See `ports.Probe.run`."""
-        try:
-            process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=CLEAN_ENVIRONMENT,
-                cwd="/",
-                process_group=0,
-            )
-        except OSError as error:
-            raise Failed(f"cannot run {argv[0]}: {error.strerror}") from error
-        with process:
-            try:
-                stdout, stderr = process.communicate(timeout=timeout)
-            except subprocess.TimeoutExpired:
-                return self._killed(process)
-            finally:
-                _kill_group(process.pid)
-        return Completed(status=process.returncode, stdout=_text(stdout), stderr=_text(stderr))
+        done = _run(argv, timeout, OUTPUT_LIMIT)
+        return Completed(
+            status=done.status,
+            stdout=plain(redact(done.stdout))[:OUTPUT_LIMIT],
+            stderr=plain(redact(done.stderr))[:OUTPUT_LIMIT],
+        )
 
     def executable(self, pid: int) -> tuple[int, int] | None:
         """See `ports.Probe.executable`."""
@@ -61,6 +62,14 @@ class SystemProbe:
             return Path(os.readlink(f"/proc/{pid}/exe"))
         except OSError:
             return None
+
+    def script(self, pid: int) -> Path | None:
+        """See `ports.Probe.script`."""
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return None
+        return Path(os.fsdecode(words[1])) if len(words) > 1 and words[1] else None
 
     def space(self, path: Path) -> Space:
         """See `ports.Probe.space`."""
@@ -80,22 +89,91 @@ class SystemProbe:
         match = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"_SYSTEMD_UNIT={unit}"
         argv = (JOURNALCTL, "--no-pager", "--quiet", "--output=cat", f"--lines={lines}", match)
         try:
-            done = self.run(argv, JOURNAL_SECONDS)
+            done = _run(argv, JOURNAL_SECONDS, JOURNAL_LIMIT)
         except Failed:
             return ()
-        return tuple(line[:JOURNAL_LINE] for line in done.stdout.splitlines())
+        return tuple(
+            plain(redact(line[:JOURNAL_CONSIDERED]))[:JOURNAL_LINE]
+            for line in done.stdout.split("\n")
+            if line
+        )
 
-    def _killed(self, process: subprocess.Popen[bytes]) -> Completed:
-        _kill_group(process.pid)
-        stdout, stderr = process.communicate()
-        return Completed(status=None, stdout=_text(stdout), stderr=_text(stderr))
+
+class _Output:
+    """The first `limit` bytes of a pipe; the rest is read and forgotten."""
+
+    def __init__(self, pipe: IO[bytes] | None, limit: int) -> None:
+        if pipe is None:
+            raise ValueError("the command has no pipe")
+        self.fd = pipe.fileno()
+        self._limit = limit
+        self._kept = bytearray()
+        os.set_blocking(self.fd, False)
+
+    def take(self) -> bool:
+        """Read once; False at the end of the pipe or when nothing is there."""
+        try:
+            piece = os.read(self.fd, _PIECE)
+        except BlockingIOError:
+            return False
+        self._kept += piece[: self._limit - len(self._kept)]
+        return bool(piece)
+
+    def text(self) -> str:
+        """What is still in the pipe included; never waits."""
+        for _ in range(_PIECES_AFTER_THE_END):
+            if not self.take():
+                break
+        return self._kept.decode(errors="replace")
 
 
-def _kill_group(group: int) -> None:
-    """End what the command left behind; a group that is gone is fine."""
+def _run(argv: tuple[str, ...], timeout: float, limit: int) -> Completed:
+    """See `ports.Probe.run`; keeps the first `limit` bytes of each output, as they came."""
+    deadline = time.monotonic() + timeout
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=CLEAN_ENVIRONMENT,
+            cwd="/",
+            process_group=0,
+        )
+    except OSError as error:
+        raise Failed(f"cannot run {argv[0]}: {error.strerror}") from error
+    with process:
+        try:
+            stdout, stderr = _Output(process.stdout, limit), _Output(process.stderr, limit)
+            ended = _ended_in_time(process.pid, (stdout, stderr), deadline)
+        finally:
+            _kill(process)
+        said, complained = stdout.text(), stderr.text()
+    status = process.returncode if ended else None
+    return Completed(status=status, stdout=said, stderr=complained)
+
+
+def _ended_in_time(pid: int, outputs: tuple[_Output, ...], deadline: float) -> bool:
+    """Read until the process ends (it stays unreaped) or the deadline passes."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(pidfd, selectors.EVENT_READ)
+            for output in outputs:
+                selector.register(output.fd, selectors.EVENT_READ, output)
+            while (rest := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(rest):
+                    if key.fd == pidfd:
+                        return True
+                    if not key.data.take():
+                        selector.unregister(key.fd)
+            return False
+    finally:
+        os.close(pidfd)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End the command and what it left in its group; a process may have left the group."""
     with suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGKILL)
-
-
-def _text(data: bytes) -> str:
-    return data[:OUTPUT_LIMIT].decode(errors="replace")
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()

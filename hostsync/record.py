@@ -106,6 +106,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: float
     trial: TrialState | None = None
     reason: str = ""
+    failed_invocation: str = ""
+    """The run of the service that failed: where its last words are found in the journal."""
     evidence: list[str] = []
 
 

@@ -95,25 +95,22 @@ def evict(fs: Fs, layout: Layout, old: Path, new: Path) -> None:
     _move(fs, tuple(zip(layout.parts(old), layout.parts(new), strict=True))[::-1])
 
 
-def restore(fs: Fs, layout: Layout, evicted: Path, slot: Path, trash: Path) -> None:
+def restore(fs: Fs, layout: Layout, evicted: Path, slot: Path, order: str) -> None:
     """Bring evicted parts back, over whatever took their place; repeatable at any point.
 
-    A part that is not (or no longer) in `evicted` is in the slot already and stays.
+    A part that is not (or no longer) in `evicted` is in the slot already and stays. What made
+    way lies in the trash, to be swept when there is time.
     """
-    pairs = zip(layout.parts(evicted), layout.parts(slot), strict=True)
-    for index, (kept, place) in enumerate(pairs):
-        if not os.path.lexists(kept):
-            continue
-        if os.path.lexists(place):
-            _drop(fs, place, trash.with_name(f"{trash.name}-{index}"))
-        fs.move(kept, place)
+    for kept, place in zip(layout.parts(evicted), layout.parts(slot), strict=True):
+        if os.path.lexists(kept):
+            _drop(fs, layout, place, order)
+            fs.move(kept, place)
 
 
-def discard(fs: Fs, layout: Layout, content: Path, trash: Path) -> None:
-    """Take a slot away: out of its place at once, then delete; idempotent."""
-    for index, part in reversed(tuple(enumerate(layout.parts(content)))):
-        if os.path.lexists(part):
-            _drop(fs, part, trash.with_name(f"{trash.name}-{index}"))
+def discard(fs: Fs, layout: Layout, content: Path, order: str) -> None:
+    """Take a slot out of its place at once, seal first, into the trash; idempotent."""
+    for part in reversed(layout.parts(content)):
+        _drop(fs, layout, part, order)
 
 
 def read_small(path: Path, limit: int) -> bytes | None:
@@ -151,7 +148,8 @@ def _move(fs: Fs, pairs: tuple[tuple[Path, Path], ...]) -> None:
             fs.move(old, new)
 
 
-def _drop(fs: Fs, path: Path, trash: Path) -> None:
-    fs.remove(trash)
-    fs.move(path, trash)
-    fs.remove(trash)
+def _drop(fs: Fs, layout: Layout, path: Path, order: str) -> None:
+    if os.path.lexists(path):
+        trash = layout.trash(f"{order}-{path.name.lstrip('.')}")
+        fs.remove(trash)
+        fs.move(path, trash)

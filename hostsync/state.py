@@ -7,12 +7,15 @@ from pathlib import Path
 
 import msgspec
 
+from hostsync.errors import DiskError
 from hostsync.ports import Fs
 from hostsync.record import Source
 
 HISTORY_LIMIT = 200
 """Orders remembered; the oldest is dropped beyond that."""
 KNOWN_BAD_LIMIT = 100
+LINE_LIMIT = 128 << 10
+"""A line of history longer than this many bytes is not ours."""
 
 
 class Outcome(StrEnum):
@@ -69,12 +72,12 @@ class State:
     def known_bad(self) -> tuple[KnownBad, ...]:
         """Releases judged bad here, oldest first; none when the file is missing or damaged.
 
-        A damaged file loses a convenience, not a safeguard: the judge still stands.
+        A damaged file loses a convenience, not a safeguard: the judge still stands. Raises
+        DiskError when there is one that cannot be read.
         """
         try:
-            data = self._state.read_bytes()
-            return tuple(msgspec.json.decode(data, type=Remembered).known_bad)
-        except (FileNotFoundError, msgspec.DecodeError):
+            return tuple(msgspec.json.decode(_read(self._state), type=Remembered).known_bad)
+        except msgspec.DecodeError:
             return ()
 
     def mark_bad(self, bad: KnownBad) -> None:
@@ -90,12 +93,12 @@ class State:
             self._store(kept)
 
     def history(self) -> tuple[HistoryLine, ...]:
-        """Ended orders, oldest first; a line that cannot be read is left out."""
-        try:
-            lines = self._history.read_bytes().splitlines()
-        except FileNotFoundError:
-            return ()
-        return tuple(line for raw in lines if (line := _history_line(raw)) is not None)
+        """Ended orders, oldest first; a line that cannot be understood is left out.
+
+        Raises DiskError when the file is there and cannot be read.
+        """
+        lines = map(_history_line, self._history_lines())
+        return tuple(line for line in lines if line is not None)
 
     def find(self, order: str) -> HistoryLine | None:
         """The end of an order, None while it has none."""
@@ -103,18 +106,34 @@ class State:
 
     def append(self, line: HistoryLine) -> None:
         """Remember how an order ended; once, however often it is called for that order."""
-        lines = self.history()
-        if any(known.order == line.order for known in lines):
+        known = self._history_lines()
+        if any(old is not None and old.order == line.order for old in map(_history_line, known)):
             return
-        kept = [*lines, line][-HISTORY_LIMIT:]
-        data = b"".join(msgspec.json.encode(one) + b"\n" for one in kept)
+        # Lines are kept as they are: a newer release may have written more than we understand.
+        kept = [*known, msgspec.json.encode(line)][-HISTORY_LIMIT:]
         self._fs.make_directory(self._directory, 0o700)
-        self._fs.write(self._history, data, 0o600)
+        self._fs.write(self._history, b"".join(one + b"\n" for one in kept), 0o600)
+
+    def _history_lines(self) -> list[bytes]:
+        lines = _read(self._history).split(b"\n")
+        return [line for line in lines if 0 < len(line) <= LINE_LIMIT]
 
     def _store(self, known_bad: list[KnownBad]) -> None:
         self._fs.make_directory(self._directory, 0o700)
         data = msgspec.json.format(msgspec.json.encode(Remembered(known_bad=known_bad)))
         self._fs.write(self._state, data + b"\n", 0o600)
+
+
+def _read(path: Path) -> bytes:
+    """The content of a file, empty when there is none."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise DiskError(
+            f"cannot read {path}: {error.strerror}", remedy="run as root; it is a file of hostsync"
+        ) from error
 
 
 def _history_line(raw: bytes) -> HistoryLine | None:

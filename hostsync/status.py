@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 
 from hostsync import links, slots, sync
@@ -10,6 +13,8 @@ from hostsync.errors import ExitCode, HostsyncError
 from hostsync.model import SlotName
 from hostsync.record import Record
 from hostsync.state import HistoryLine
+
+T = TypeVar("T")
 
 
 class SlotStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,16 +71,10 @@ def gather(host: Host) -> AgentStatus:
         problems.append(f"{host.agent.name} is not installed in {layout.root}")
     elif not slots.runnable(layout, layout.slot(current)):
         problems.append(f"{layout.slot(current)} holds no sealed, executable release")
-    record = None
-    try:
-        record = host.record.load()
-    except HostsyncError as error:
-        problems.append(str(error))
-    active = "unknown"
-    try:
-        active = host.units.state(host.agent.unit).active
-    except HostsyncError as error:
-        problems.append(str(error))
+    record = _tried(host.record.load, problems)
+    last = _tried(host.state.history, problems) or ()
+    unit = _tried(lambda: host.units.state(host.agent.unit), problems)
+    active = "unknown" if unit is None else unit.active
     if current is not None and active != "active":
         problems.append(f"{host.agent.unit} is {active}")
     machines = _machines(host, problems) if current is not None else []
@@ -88,10 +87,20 @@ def gather(host: Host) -> AgentStatus:
         unit=host.agent.unit,
         active=active,
         in_flight=record,
-        last_order=next(iter(host.state.history()[-1:]), None),
+        last_order=last[-1] if last else None,
         machines=machines,
         problems=problems,
     )
+
+
+def _tried(look: Callable[[], T], problems: list[str]) -> T | None:
+    try:
+        return look()
+    except HostsyncError as error:
+        problems.append(str(error))
+    except OSError as error:
+        problems.append(f"cannot read {error.filename}: {error.strerror}; run as root")
+    return None
 
 
 def _slot(host: Host, name: SlotName) -> SlotStatus:
@@ -107,11 +116,7 @@ def _slot(host: Host, name: SlotName) -> SlotStatus:
 
 
 def _machines(host: Host, problems: list[str]) -> list[MachineStatus]:
-    try:
-        workers = host.machines.running()
-    except HostsyncError as error:
-        problems.append(str(error))
-        return []
+    workers = _tried(host.machines.running, problems) or ()
     reports = [sync.inspect(host.machines, host.agent, worker) for worker in workers]
     problems += [report.problem for report in reports if report.problem]
     return [

@@ -68,18 +68,19 @@ def current_seal(layout: Layout) -> bytes | None:
 
 
 def synchronise(
-    machines: Machines, agent: Agent, worker: Worker, *, deep: bool = False
+    machines: Machines, agent: Agent, worker: Worker, *, deep: bool = False, tidy: bool = True
 ) -> MachineReport:
     """Bring one machine in step with the host and say what it sees then.
 
-    With `deep` the mirror's content is compared by digest and not only by seal. Trouble with
+    With `deep` the mirror's content is compared by digest and not only by seal; without `tidy`
+    what is merely left over in it stays. Trouble with
     the bind is a note as long as the mirror serves; raises MachineError when neither does.
     """
     note = ""
     if worker.rootfs is None:
         note = "no writable rootfs: bind only"
     else:
-        converge_rootfs(machines, agent, worker.rootfs, deep=deep)
+        converge_rootfs(machines, agent, worker.rootfs, deep=deep, tidy=tidy)
     root = agent.layout.root
     if worker.bindable:
         if machines.see(worker, root).view is not View.BIND:
@@ -127,17 +128,18 @@ def inspect(
 
 
 def converge_rootfs(
-    machines: Machines, agent: Agent, rootfs: Path, *, deep: bool = False
+    machines: Machines, agent: Agent, rootfs: Path, *, deep: bool = False, tidy: bool = True
 ) -> tuple[Step, ...]:
     """Make the mirror in a rootfs equal to the host; works on a stopped machine as well.
 
-    Returns the steps that were needed. Raises MachineError.
+    Returns the steps that were taken. Raises MachineError.
     """
     layout = agent.layout
     host = host_listing(layout)
     with machines.mirror(rootfs, layout.root, create=True) as mirror:
         mirror.sweep()
-        steps = converge(host, _mirror_listing(layout, mirror, deep=deep))
+        needed = converge(host, _mirror_listing(layout, mirror, deep=deep))
+        steps = tuple(step for step in needed if tidy or not isinstance(step, Remove))
         for step in steps:
             _carry_out(layout, mirror, step)
     link_commands(machines, agent, rootfs)
@@ -164,7 +166,8 @@ def _link_command(mirror: Mirror, layout: Layout, name: str, target: str) -> Non
 def _mirrored(machines: Machines, agent: Agent, rootfs: Path, *, deep: bool) -> bool:
     with machines.mirror(rootfs, agent.layout.root, create=False) as mirror:
         there = _mirror_listing(agent.layout, mirror, deep=deep)
-    return converge(host_listing(agent.layout), there) == ()
+    needed = converge(host_listing(agent.layout), there)
+    return all(isinstance(step, Remove) for step in needed)
 
 
 def _mirror_listing(layout: Layout, mirror: Mirror, *, deep: bool) -> Listing:

@@ -7,6 +7,7 @@ Facts it rests on:
 - A signal may arrive before the reply to the call that caused it, so results are kept from
   the moment of subscription on.
 - ResetFailedUnit may be refused (SELinux, or a unit that is not loaded): tolerated.
+- Reload is answered when it is done, which takes long on a host with many units.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from jeepney import (  # type: ignore[import-untyped]
+    AuthenticationError,
     DBusAddress,
     DBusErrorResponse,
     HeaderFields,
@@ -40,14 +42,19 @@ _UNIT = "org.freedesktop.systemd1.Unit"
 _SERVICE = "org.freedesktop.systemd1.Service"
 _PROPERTIES = "org.freedesktop.DBus.Properties"
 REPLY_SECONDS = 25.0
+RELOAD_SECONDS = 90.0
 _JOBS_KEPT = 64
-_NOTHING_TO_KILL = "org.freedesktop.systemd1.NoSuchProcess"
+_NOTHING_TO_KILL = (
+    "org.freedesktop.systemd1.NoSuchProcess",
+    "org.freedesktop.systemd1.NoSuchUnit",
+)
 
 
 class Systemd:
     """`ports.Units` on the system bus; connects at first use."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "SYSTEM") -> None:
+        self._address = address
         self._open: DBusConnection | None = None
         self._signals: deque[Message] = deque(maxlen=4096)
         self._results: dict[str, str] = {}
@@ -85,20 +92,20 @@ class Systemd:
 
     def reset_failed(self, unit: str) -> None:
         """See `ports.Units.reset_failed`."""
-        with suppress(UnitsError):
+        with suppress(_Refusal):
             self._ask(_PATH, _MANAGER, "ResetFailedUnit", "s", unit)
 
     def kill(self, unit: str) -> None:
         """See `ports.Units.kill`."""
         try:
             self._ask(_PATH, _MANAGER, "KillUnit", "ssi", unit, "all", 9)
-        except UnitsError as error:
-            if _NOTHING_TO_KILL not in str(error):
+        except _Refusal as error:
+            if error.name not in _NOTHING_TO_KILL:
                 raise
 
     def reload(self) -> None:
         """See `ports.Units.reload`."""
-        self._ask(_PATH, _MANAGER, "Reload", "")
+        self._call(_message(_PATH, _MANAGER, "Reload", ""), RELOAD_SECONDS)
 
     def enable(self, units: tuple[str, ...]) -> None:
         """See `ports.Units.enable`."""
@@ -108,7 +115,8 @@ class Systemd:
         """Close the connection; the next verb opens another."""
         if self._open is not None:
             self._open.close()
-            self._open = None
+            # A restarted bus gives its names out anew, so the known one may be a stranger's.
+            self._open = self._owner = None
 
     def _properties(self, path: str, interface: str) -> Mapping[str, object]:
         (values,) = self._ask(path, _PROPERTIES, "GetAll", "s", interface)
@@ -143,23 +151,30 @@ class Systemd:
     def _is_systemd(self, sender: object) -> bool:
         """Whether a signal came from systemd: anybody on the bus may send one straight to us."""
         if sender != self._owner:
-            reply = self._connection().send_and_get_reply(
-                message_bus.GetNameOwner(_NAME), timeout=REPLY_SECONDS
-            )
-            self._owner = reply.body[0] if reply.body else None
+            try:
+                (self._owner,) = self._call(message_bus.GetNameOwner(_NAME))
+            except _Refusal:
+                return False
         return sender == self._owner
 
     def _connection(self) -> DBusConnection:
-        if self._open is not None:
-            return self._open
-        try:
-            connection = open_dbus_connection(bus="SYSTEM")
-        except OSError as error:
-            raise UnitsError(
-                f"cannot reach systemd over the system bus: {error}",
-                remedy="is dbus running, and is this the host (not a chroot)?",
-            ) from error
-        self._open = connection
+        if self._open is None:
+            try:
+                self._open = open_dbus_connection(bus=self._address)
+            except (OSError, RuntimeError, ValueError, AuthenticationError) as error:
+                raise UnitsError(
+                    f"cannot reach systemd over the system bus: {error}",
+                    remedy="is dbus running, and is this the host (not a chroot)?",
+                ) from error
+            try:
+                self._subscribe(self._open)
+            except BaseException:
+                self.close()
+                raise
+        return self._open
+
+    def _subscribe(self, connection: DBusConnection) -> None:
+        self._signals.clear()
         for wanted in (
             {"interface": _MANAGER, "member": "JobRemoved", "path": _PATH},
             {
@@ -171,26 +186,40 @@ class Systemd:
             # Messages bear the sender's unique name, so only the bus can match the known one.
             connection.filter(MatchRule(type="signal", **wanted), queue=self._signals)
             rule = MatchRule(type="signal", sender=_NAME, **wanted)
-            connection.send_and_get_reply(message_bus.AddMatch(rule), timeout=REPLY_SECONDS)
+            self._call(message_bus.AddMatch(rule))
         self._ask(_PATH, _MANAGER, "Subscribe", "")
-        return connection
 
     def _ask(
         self, path: str, interface: str, method: str, signature: str, *arguments: object
     ) -> tuple[object, ...]:
-        address = DBusAddress(path, bus_name=_NAME, interface=interface)
-        call = new_method_call(address, method, signature or None, arguments)
+        return self._call(_message(path, interface, method, signature, *arguments))
+
+    def _call(self, call: Message, timeout: float = REPLY_SECONDS) -> tuple[object, ...]:
+        """The body of the answer; after a broken connection the next call opens another."""
+        method = call.header.fields[HeaderFields.member]
         try:
-            reply = self._connection().send_and_get_reply(call, timeout=REPLY_SECONDS)
-            return tuple(unwrap_msg(reply))
+            return tuple(unwrap_msg(self._connection().send_and_get_reply(call, timeout=timeout)))
         except DBusErrorResponse as error:
             said = error.data[0] if error.data else ""
-            raise UnitsError(
-                f"systemd refused {method} {arguments}: {error.name}: {said}"
+            raise _Refusal(
+                f"systemd refused {method} {call.body}: {error.name}: {said}", error.name
             ) from error
         except OSError as error:
             self.close()
             raise UnitsError(f"systemd did not answer {method}: {error}") from error
+
+
+class _Refusal(UnitsError):
+    """An answer that is an error; `name` is the one on the bus."""
+
+    def __init__(self, brief: str, name: str) -> None:
+        super().__init__(brief)
+        self.name = name
+
+
+def _message(path: str, interface: str, method: str, signature: str, *arguments: object) -> Message:
+    address = DBusAddress(path, bus_name=_NAME, interface=interface)
+    return new_method_call(address, method, signature or None, arguments)
 
 
 def _number(value: object) -> int:

@@ -16,6 +16,7 @@ from hostsync.activation.observe import observe
 from hostsync.activation.plan import check_replaceable, check_room
 from hostsync.activation.restore import mirror_all, point
 from hostsync.errors import Reason, Refused
+from hostsync.layout import TRASH_PREFIX
 from hostsync.links import LinkCondition, command_target
 from hostsync.model import Digest, Seal, SlotKind, SlotName, tree_digest
 from hostsync.ports import UnitVerb
@@ -61,6 +62,7 @@ def install(host: Host, path: Path | None, *, start: bool) -> Installed:
         source, adopted = _source(host, path)
         slot = _stage(host, source)
     _select(host, slot)
+    host.fs.sweep(layout.root, TRASH_PREFIX)
     problems = mirror_all(host)
     if host.agent.owns_assets:
         _converge_assets(host, slot, start=start)
@@ -116,16 +118,16 @@ def _stage(host: Host, path: Path) -> SlotName:
         check_room(layout.root, space.free, candidate.inspected.size, host.config.reserve_bytes)
         host.fs.make_directory(layout.root)
         staging = layout.staging(_ORDER)
-        slots.discard(host.fs, layout, staging, layout.trash(_ORDER))
+        slots.discard(host.fs, layout, staging, _ORDER)
         candidate.stage(staging, host.fs)
         host.event("stage", "complete", str(staging), digest.short)
         try:
             _seal(host, staging, digest)
         except BaseException:
-            slots.discard(host.fs, layout, staging, layout.trash(_ORDER))
+            slots.discard(host.fs, layout, staging, _ORDER)
             raise
     target = _free_slot(host)
-    slots.discard(host.fs, layout, layout.slot(target), layout.trash(_ORDER))
+    slots.discard(host.fs, layout, layout.slot(target), _ORDER)
     slots.install(host.fs, layout, staging, layout.slot(target))
     return target
 

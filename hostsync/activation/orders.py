@@ -43,7 +43,7 @@ def settle_all(hosts: Iterable[Host]) -> None:
 
 
 def follow(host: Host, order: str) -> HistoryLine:
-    """Wait for the end of an order that the judge has, telling each phase.
+    """Wait until the judge is done with an order and has tidied up, telling each phase.
 
     Raises Failed when no verdict comes within all limits; the order itself goes on.
     """
@@ -51,8 +51,12 @@ def follow(host: Host, order: str) -> HistoryLine:
     limit = health.start_seconds * 2 + health.window_seconds + health.stable_seconds
     deadline = host.clock.monotonic() + limit + SLACK_SECONDS
     told: Phase | None = None
-    while (line := host.state.find(order)) is None:
+    while True:
+        # The history is written before the record goes: in this order none is missed.
         record = _load(host)
+        line = host.state.find(order)
+        if line is not None and (record is None or record.order != order):
+            return line
         if record is not None and record.order == order and record.phase is not told:
             told = record.phase
             host.event(str(told), "started", record.agent, record.reason)
@@ -62,7 +66,6 @@ def follow(host: Host, order: str) -> HistoryLine:
                 remedy=f"see `hostsync status` and `journalctl -u {JUDGE_UNIT}`",
             )
         host.clock.sleep(TICK_SECONDS)
-    return line
 
 
 def _load(host: Host) -> Record | None:

@@ -17,24 +17,25 @@ from hostsync.sync import synchronise
 def restore(host: Host, record: Record) -> Fallback:
     """Bring slots, links and mirrors back to what they were, from any point of an order.
 
-    The links go first, so that nothing new starts from the candidate. A machine that cannot
+    The links go first, so that nothing new starts from the candidate. Only renames happen here:
+    what is deleted is deleted by `close`, when the service runs again. A machine that cannot
     follow is told and stays owed: every later synchronisation compares with reality.
     """
     layout = host.agent.layout
     if slots.runnable(layout, layout.slot(record.previous_slot)):
         point(host, SlotName(record.previous_slot), links_of="current")
-    target, trash = layout.slot(record.target_slot), layout.trash(record.order)
+    target, order = layout.slot(record.target_slot), record.order
     if record.staged and record.evicts:
-        slots.restore(host.fs, layout, layout.evicted(record.order), target, trash)
+        slots.restore(host.fs, layout, layout.evicted(order), target, order)
     elif record.staged and record.phase is not Phase.STAGING:
-        slots.discard(host.fs, layout, target, trash)
+        slots.discard(host.fs, layout, target, order)
     if record.staged:
-        slots.discard(host.fs, layout, layout.staging(record.order), trash)
+        slots.discard(host.fs, layout, layout.staging(order), order)
     goal = fallback(record, runnable(host))
     if goal.last_good is not None:
         point(host, goal.last_good, links_of="last-good")
     point(host, goal.current, links_of="current")
-    mirror_all(host)
+    mirror_all(host, tidy=False)
     return goal
 
 
@@ -45,7 +46,7 @@ def undo(host: Host, record: Record, outcome: Outcome, reason: str) -> None:
 
 
 def close(host: Host, record: Record, outcome: Outcome, reason: str) -> HistoryLine:
-    """Write the order's line of history, sweep, then forget the record: in this order."""
+    """Write the order's line of history, tidy up, then forget the record: in this order."""
     line = HistoryLine(
         order=record.order,
         agent=record.agent,
@@ -60,6 +61,7 @@ def close(host: Host, record: Record, outcome: Outcome, reason: str) -> HistoryL
         evidence=record.evidence,
     )
     host.state.append(line)
+    mirror_all(host)
     for prefix in (TRASH_PREFIX, TEMPORARY_PREFIX):
         host.fs.sweep(host.agent.layout.root, prefix)
     host.record.clear()
@@ -76,8 +78,11 @@ def point(host: Host, slot: SlotName, *, links_of: str) -> None:
         host.event("link", "complete", str(path), f"-> {target}")
 
 
-def mirror_all(host: Host) -> tuple[str, ...]:
-    """Bring every running machine in step; what could not be done is told and returned."""
+def mirror_all(host: Host, *, tidy: bool = True) -> tuple[str, ...]:
+    """Bring every running machine in step; what could not be done is told and returned.
+
+    Without `tidy` whatever is merely left over in a mirror stays for later.
+    """
     problems = []
     try:
         workers = host.machines.running()
@@ -86,7 +91,7 @@ def mirror_all(host: Host) -> tuple[str, ...]:
         return (str(error),)
     for worker in workers:
         try:
-            report = synchronise(host.machines, host.agent, worker)
+            report = synchronise(host.machines, host.agent, worker, tidy=tidy)
             problem = report.problem
         except HostsyncError as error:
             problem = str(error)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hostsync.activation.host import Host
 from hostsync.activation.judge import Bad, Good, Sample, Undecided, Verdict, Watch, judge
 from hostsync.errors import UnitsError
 from hostsync.model import SlotName
 from hostsync.ports import UnitVerb
+from hostsync.slots import read_small
 
 JUDGE_UNIT = "hostsync-judge.service"
 LONGEST_WAIT = 1.0
@@ -68,16 +71,30 @@ def take_sample(host: Host, job: str | None, slot: SlotName) -> Sample:
 
 
 def runs_from(host: Host, pid: int, slot: SlotName) -> bool:
-    """Whether a process executes a file of that slot, by device and inode."""
-    if pid == 0:
-        return False
-    running = host.probe.executable(pid)
-    path = host.probe.executable_path(pid)
+    """Whether a process executes a file of that slot, by device and inode.
+
+    The kernel names the interpreter as what a script's process executes; there the script
+    among the process's arguments is compared instead.
+    """
     content = host.agent.layout.slot(slot)
-    if running is None or path is None or not path.is_relative_to(content):
+    running = host.probe.executable(pid) if pid else None
+    path = host.probe.executable_path(pid) if pid else None
+    if running is None or path is None:
         return False
+    if path.is_relative_to(content):
+        return running == _identity(path)
+    program = host.agent.layout.program(content)
+    named = host.probe.script(pid)
+    return named is not None and _is_script(program) and _identity(named) == _identity(program)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        status = path.lstat()
+        status = path.stat()
     except OSError:
-        return False
-    return running == (status.st_dev, status.st_ino)
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _is_script(program: Path) -> bool:
+    return read_small(program, 2) == b"#!"

@@ -18,6 +18,7 @@ from hostsync.activation.plan import NothingToDo, Plan, Wish, plan_rollback, pla
 from hostsync.activation.restore import mirror_all, point, undo
 from hostsync.activation.service import JUDGE_UNIT, run_job
 from hostsync.errors import Failed, HostsyncError, MachineError, Reason, Refused
+from hostsync.layout import TRASH_PREFIX
 from hostsync.model import Seal
 from hostsync.ports import UnitVerb, Worker
 from hostsync.record import Phase, Record, ReleaseId, Source
@@ -54,13 +55,13 @@ def preflight(host: Host, path: Path, options: Options) -> Plan | NothingToDo:
     with _open(host, path) as candidate:
         plan = _plan(host, candidate, path, options)
         if isinstance(plan, Plan):
-            staging = host.agent.layout.staging(_new_order())
+            order = _new_order()
+            staging = host.agent.layout.staging(order)
             try:
                 _stage_and_verify(host, candidate, staging, options, in_mirrors=False)
             finally:
-                slots.discard(
-                    host.fs, host.agent.layout, staging, host.agent.layout.trash(staging.name)
-                )
+                slots.discard(host.fs, host.agent.layout, staging, order)
+                host.fs.sweep(host.agent.layout.root, TRASH_PREFIX)
         return plan
 
 

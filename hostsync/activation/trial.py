@@ -135,8 +135,7 @@ def _machines_problem(host: Host, record: Record) -> str:
 
 def _commit(host: Host, record: Record) -> HistoryLine:
     layout = host.agent.layout
-    slots.discard(host.fs, layout, layout.evicted(record.order), layout.trash(record.order))
-    mirror_all(host)
+    slots.discard(host.fs, layout, layout.evicted(record.order), record.order)
     _converge_assets(host, record.target_slot)
     host.state.forgive(record.candidate.digest)
     line = close(host, record, Outcome.COMPLETE, "")
@@ -147,8 +146,7 @@ def _commit(host: Host, record: Record) -> HistoryLine:
 def _reject(host: Host, record: Record, reason: str) -> HistoryLine:
     host.event("judge", "failed", record.candidate.version, reason)
     invocation = host.units.state(host.agent.unit).invocation
-    evidence = host.probe.journal(host.agent.unit, invocation, EVIDENCE_LINES)
-    record = msgspec.structs.replace(record, reason=reason, evidence=list(evidence))
+    record = msgspec.structs.replace(record, reason=reason, failed_invocation=invocation)
     return _roll_back(host, _at(host, record, Phase.ROLLING_BACK))
 
 
@@ -159,6 +157,8 @@ def _roll_back(host: Host, record: Record) -> HistoryLine:
     trouble = goal.degraded
     if record.restart:
         trouble = "; ".join(filter(None, (trouble, _start_again(host, goal))))
+        evidence = host.probe.journal(host.agent.unit, record.failed_invocation, EVIDENCE_LINES)
+        record = msgspec.structs.replace(record, evidence=list(evidence))
     host.state.mark_bad(
         KnownBad(
             digest=record.candidate.digest,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import click
 
 from hostsync.cli.session import Session, bind_at_boot, changing, need_root, pass_session
@@ -40,12 +43,26 @@ def judge(session: Session) -> None:
     from hostsync.notify import tell_systemd
 
     need_root()
-    for host in session.wired.hosts:
-        host.record.load()
+    in_flight = [h for h in session.wired.hosts if h.record.load() is not None]
+    if in_flight and not any(host.agent.owns_assets for host in in_flight):
+        _hand_to_current(session)
     tell_systemd("READY=1\nSTATUS=judging the order in flight")
     with lock.held(session.wired.config.run_root, "judge", wait=True):
         for host in session.wired.hosts:
             settle(host)
+
+
+def _hand_to_current(session: Session) -> None:
+    """Judge another agent from hostsync's current release: that one is not on trial."""
+    from hostsync.wiring import own_release
+
+    own = own_release()
+    for host in session.wired.hosts:
+        current = host.agent.layout.current.resolve()
+        if host.agent.owns_assets and own is not None and own != current:
+            program = host.agent.layout.program(current)
+            if os.access(program, os.X_OK):
+                os.execv(program, [str(program), *sys.argv[1:]])  # noqa: S606 - no shell is meant
 
 
 @click.command()

@@ -1,0 +1,134 @@
+"""A node in the lab as tests of hostsync see it: install, order, look, compare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from e2e.lab import MACHINE_ROOT, Lab
+from e2e.records import Beat
+from e2e.releases import Releases
+
+SLOT_ROOT = "/usr/local/lib/hostsync"
+ORDERS = "/root/orders"
+START_SECONDS = 6
+WINDOW_SECONDS = 3
+CONFIG = f"""\
+[agents.hostsync]
+start_seconds = {START_SECONDS}
+window_seconds = {WINDOW_SECONDS}
+
+[machines]
+check_seconds = 2
+"""
+
+_SNAPSHOT = f"""
+cd /
+where="usr/local etc/systemd etc/hostsync {MACHINE_ROOT[1:]}/usr/local"
+find $where -printf '%p %y %m %U:%G %l\\n' | sort
+find $where -type f -print0 | sort -z | xargs -0 sha256sum
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ordered:
+    """One command of hostsync that ended: exit status, JSON lines, what went to stderr."""
+
+    code: int
+    lines: tuple[dict[str, Any], ...]
+    err: str
+
+    def last(self, key: str) -> dict[str, Any]:
+        """The last line that has `key`."""
+        return next(line[key] for line in reversed(self.lines) if key in line)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events, in order."""
+        return [line["event"] for line in self.lines if "event" in line]
+
+
+class Node:
+    """hostsync on the lab's host."""
+
+    def __init__(self, lab: Lab, releases: Releases) -> None:
+        self.lab = lab
+        self.releases = releases
+
+    def install(self, config: str = CONFIG) -> None:
+        """Make the lab new and install 1.0.0 from its own bundle, as an operator would."""
+        self.lab.reset()
+        self.lab.write("/etc/hostsync/config.toml", config)
+        path = self.give(self.releases.base())
+        self.lab.host_script(
+            f"cd /root && tar -xzf {path} && hostsync-linux-*/bin/hostsync install"
+        )
+        self.lab.host("rm", "-rf", "/root/hostsync-linux-amd64")
+        self.lab.await_beat(lambda beat: beat.ok and beat.release == "1.0.0")
+
+    def give(self, release: Path) -> str:
+        """Put a release on the host and return where."""
+        remote = f"{ORDERS}/{release.name}"
+        if self.lab.host("test", "-e", remote, check=False).code:
+            self.lab.copy_in(release, remote)
+        return remote
+
+    def hostsync(self, *words: str, timeout: float = 120) -> Ordered:
+        """Run a command of hostsync with JSON output."""
+        done = self.lab.host("hostsync", "--output", "json", *words, check=False, timeout=timeout)
+        lines = tuple(json.loads(line) for line in done.out.splitlines())
+        return Ordered(code=done.code, lines=lines, err=done.err)
+
+    def upgrade(self, release: Path, *options: str) -> Ordered:
+        """Order a release and wait for its verdict."""
+        return self.hostsync("upgrade", *options, self.give(release))
+
+    def await_end(self, order: str, agent: str = "hostsync") -> None:
+        """Wait until the judge is done with an order."""
+        state = f"/var/lib/hostsync/{agent}"
+        self.lab.host_script(
+            f"until grep -q {order} {state}/history.jsonl && [ ! -e {state}/record.json ];"
+            "do sleep 0.05; done"
+        )
+
+    def status(self) -> dict[str, Any]:
+        """What `hostsync status` says."""
+        return self.hostsync("status").last("status")
+
+    def snapshot(self) -> str:
+        """Every path that hostsync may touch, with kind, mode, owner, target and digest."""
+        return self.lab.host_script(_SNAPSHOT, timeout=120).out
+
+    def link(self, name: str) -> str:
+        """Where a link of the slot root leads."""
+        return self.lab.host("readlink", f"{SLOT_ROOT}/{name}").out.strip()
+
+    def unit(self, name: str, unit: str = "hostsync.service") -> str:
+        """One property of a unit of the host."""
+        return self.lab.host("systemctl", "show", "--value", "-p", name, unit).out.strip()
+
+    def moment(self) -> int:
+        """The host's clock, in epoch milliseconds: where beats are counted from."""
+        return int(self.lab.host("date", "+%s%3N").out)
+
+    def beats_since(self, moment: int) -> list[Beat]:
+        """The beats that began after that; the last is waited for, so that none is half there."""
+        self.lab.await_beat(lambda beat: True)
+        return [beat for beat in self.lab.beats() if beat.start >= moment]
+
+
+def missed(beats: Sequence[Beat]) -> list[str]:
+    """What went wrong among beats: failures, and holes in their numbers."""
+    wrong = [f"beat {beat.n} failed: {beat.message}" for beat in beats if not beat.ok]
+    pairs = pairwise(beats)
+    return wrong + [f"no beat between {a.n} and {b.n}" for a, b in pairs if b.n != a.n + 1]
+
+
+def longest_gap(beats: Sequence[Beat]) -> float:
+    """Seconds between two stored renewals of the Lease, at most."""
+    good = [beat.end for beat in beats if beat.ok]
+    return max((b - a for a, b in pairwise(good)), default=0) / 1000
