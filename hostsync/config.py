@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated
 
 import msgspec
 
@@ -27,12 +28,11 @@ FLEX_AGENT = "aks-flex-node"
 AKS_SERVER_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
 """The Entra application of every AKS API server: the audience of node tokens."""
 MAX_SECONDS = 3600
-MAX_RESERVE_MIB = 1 << 20
-_SECONDS_FROM = {"start_seconds": 1.0, "check_seconds": 1.0}
-"""The least of each time; of all others it is 0."""
 
 _PLAIN_PATH = re.compile(r"(/[A-Za-z0-9@._+~-]+)+")
-_UNIT_NAME = re.compile(r"[A-Za-z0-9@._:-]{1,200}\.service")
+_Seconds = Annotated[float, msgspec.Meta(ge=0, le=MAX_SECONDS)]
+_AtLeastOneSecond = Annotated[float, msgspec.Meta(ge=1, le=MAX_SECONDS)]
+_Service = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9@._:-]{1,200}\.service$")]
 
 
 class Readiness(StrEnum):
@@ -131,12 +131,12 @@ class Config:
 class _AgentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     slot_root: str | None = None
     bin_root: str = "/usr/local/bin"
-    unit: str | None = None
+    unit: _Service | None = None
     readiness: Readiness | None = None
-    start_seconds: float | None = None
-    window_seconds: float | None = None
-    stable_seconds: float | None = None
-    stop_seconds: float | None = None
+    start_seconds: _AtLeastOneSecond | None = None
+    window_seconds: _Seconds | None = None
+    stable_seconds: _Seconds | None = None
+    stop_seconds: _Seconds | None = None
     self_test: list[str] | None = None
 
 
@@ -144,7 +144,7 @@ class _MachinesTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     include: list[str] | None = None
     mirror_only: list[str] | None = None
     root: str | None = None
-    check_seconds: float | None = None
+    check_seconds: _AtLeastOneSecond | None = None
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -153,7 +153,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     state_root: str = "/var/lib/hostsync"
     run_root: str = "/run/hostsync"
     unit_root: str = "/etc/systemd/system"
-    reserve_mib: int = 64
+    reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 64
 
 
 def load(path: Path = CONFIG_PATH) -> Config:
@@ -174,10 +174,6 @@ def load(path: Path = CONFIG_PATH) -> Config:
     tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
     agents = {name: _agent(name, table, path) for name, table in tables.items()}
     _check_apart(tuple(agents.values()), path)
-    if not 0 <= file.reserve_mib <= MAX_RESERVE_MIB:
-        raise ConfigError(
-            f"{path}: reserve_mib must lie in 0..{MAX_RESERVE_MIB}, not {file.reserve_mib}"
-        )
     return Config(
         agents=MappingProxyType(agents),
         machines=_machines(file.machines, path),
@@ -262,50 +258,30 @@ def _agent(name: str, table: _AgentTable, path: Path) -> Agent:
         ),
         _absolute(table.bin_root, f"{key}.bin_root", path),
     )
-    unit = base.unit if table.unit is None else table.unit
-    if not _UNIT_NAME.fullmatch(unit):
-        raise ConfigError(f"{path}: {key}.unit must be the name of a .service, not {unit!r:.200}")
     return replace(
         base,
-        unit=unit,
-        health=_health(base.health, key, table, path),
+        unit=table.unit or base.unit,
+        health=_health(base.health, table),
         self_test=_self_test(base, table, f"{key}.self_test", path),
     )
 
 
 def _self_test(base: Agent, table: _AgentTable, key: str, path: Path) -> tuple[str, ...]:
     """The command line of the self-test; its program lies within the release."""
-    if table.self_test is None:
-        return base.self_test
-    words = tuple(table.self_test)
-    if any("\0" in word for word in words):
-        raise ConfigError(f"{path}: {key} must not contain NUL")
-    is_file = base.layout.kind is SlotKind.FILE
-    program = Path(words[0]) if words else Path()
-    if words and (
-        program.is_absolute() or ".." in program.parts or is_file is not (words[0] == "")
-    ):
-        wanted = "empty (the agent itself)" if is_file else "a path within the release"
-        raise ConfigError(
-            f"{path}: the first word of {key} must be {wanted}, not {words[0]!r:.200}"
-        )
-    return words
+    if not table.self_test:
+        return base.self_test if table.self_test is None else ()
+    program = Path(table.self_test[0])
+    itself = program == Path()
+    if program.is_absolute() or ".." in program.parts or itself is not (not base.layout.entry):
+        wanted = "a path within the release" if base.layout.entry else "empty, the agent itself"
+        raise ConfigError(f"{path}: the first word of {key} must be {wanted}, not {program}")
+    return tuple(table.self_test)
 
 
-def _health(base: Health, key: str, table: _AgentTable, path: Path) -> Health:
-    seconds = {
-        name: _seconds(value, name, f"{key}.{name}", path)
-        for name in ("start_seconds", "window_seconds", "stable_seconds", "stop_seconds")
-        if (value := getattr(table, name)) is not None
-    }
-    return replace(base, readiness=table.readiness or base.readiness, **seconds)
-
-
-def _seconds(value: float, name: str, key: str, path: Path) -> float:
-    least = _SECONDS_FROM.get(name, 0.0)
-    if not least <= value <= MAX_SECONDS:
-        raise ConfigError(f"{path}: {key} must lie in {least:g}..{MAX_SECONDS} s, not {value:g}")
-    return value
+def _health(base: Health, table: _AgentTable) -> Health:
+    names = ("readiness", "start_seconds", "window_seconds", "stable_seconds", "stop_seconds")
+    given = {name: value for name in names if (value := getattr(table, name)) is not None}
+    return replace(base, **given)
 
 
 def _machines(table: _MachinesTable, path: Path) -> Machines:
@@ -314,7 +290,5 @@ def _machines(table: _MachinesTable, path: Path) -> Machines:
         include=base.include if table.include is None else tuple(table.include),
         mirror_only=base.mirror_only if table.mirror_only is None else tuple(table.mirror_only),
         root=base.root if table.root is None else _absolute(table.root, "machines.root", path),
-        check_seconds=base.check_seconds
-        if table.check_seconds is None
-        else _seconds(table.check_seconds, "check_seconds", "machines.check_seconds", path),
+        check_seconds=base.check_seconds if table.check_seconds is None else table.check_seconds,
     )

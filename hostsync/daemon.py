@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from enum import Enum, auto
 from types import FrameType
 
 from hostsync import lock
@@ -20,6 +21,7 @@ from hostsync.sync import inspect, synchronise
 DEEP_EVERY = 10
 """Every so many looks for drift the content of mirrors is compared by digest."""
 RETRY_SECONDS = 2.0
+"""When to look again while the lock is taken; what keeps failing is tried ever less often."""
 
 
 class Daemon:
@@ -37,6 +39,7 @@ class Daemon:
         self._tell_systemd = tell_systemd
         self._watchdog = watchdog
         self._looks = 0
+        self._failures = 0
 
     def run(self) -> None:
         """Run until a signal ends it; raises SystemExit(0) then."""
@@ -51,9 +54,22 @@ class Daemon:
             if self._watchdog is not None:
                 pause = min(pause, self._watchdog / 3)
                 self._tell_systemd("WATCHDOG=1")
-            started = self._wait_for_start(pause)
-            if started is not None or clock.monotonic() >= next_look:
+            if self._started(pause) or clock.monotonic() >= next_look:
                 next_look = self._look()
+
+    def _started(self, seconds: float) -> bool:
+        """Whether a machine starts within that time.
+
+        A bus that is away is no reason to end: looking goes on, and its end is noticed there.
+        """
+        host = self._hosts[0]
+        before = host.clock.monotonic()
+        try:
+            return self._wait_for_start(seconds) is not None
+        except HostsyncError as error:
+            host.event("watch", "failed", "machines", str(error))
+            host.clock.sleep(max(before + min(seconds, RETRY_SECONDS) - host.clock.monotonic(), 0))
+            return False
 
     def _settle(self) -> None:
         """Finish an order that nobody is left to finish; one under judgement is left alone."""
@@ -69,35 +85,49 @@ class Daemon:
         """Bring what has drifted back in step and return when to look again."""
         self._looks += 1
         deep = self._looks % DEEP_EVERY == 0
-        in_step = [self._look_at(host, deep=deep) for host in self._hosts]
-        pause = self._hosts[0].config.machines.check_seconds if all(in_step) else RETRY_SECONDS
+        found = {step for host in self._hosts for step in self._look_at(host, deep=deep)}
+        self._failures = self._failures + 1 if Keeping.FAILED in found else 0
+        longest = self._hosts[0].config.machines.check_seconds
+        if Keeping.BUSY in found:
+            pause = RETRY_SECONDS
+        elif Keeping.FAILED in found:
+            pause = min(RETRY_SECONDS * 2 ** min(self._failures - 1, 16), longest)
+        else:
+            pause = longest
         return self._hosts[0].clock.monotonic() + pause
 
-    def _look_at(self, host: Host, *, deep: bool) -> bool:
+    def _look_at(self, host: Host, *, deep: bool) -> list[Keeping]:
         try:
             workers = host.machines.running()
         except HostsyncError as error:
             host.event("sync", "failed", "machines", str(error))
-            return False
-        in_step = [self._keep(host, worker, deep=deep) for worker in workers]
-        return all(in_step)
+            return [Keeping.FAILED]
+        return [self._keep(host, worker, deep=deep) for worker in workers]
 
-    def _keep(self, host: Host, worker: Worker, *, deep: bool) -> bool:
+    def _keep(self, host: Host, worker: Worker, *, deep: bool) -> Keeping:
         if inspect(host.machines, host.agent, worker, deep=deep).in_step:
-            return True
+            return Keeping.IN_STEP
         try:
             with lock.held(host.config.run_root, f"sync of machine {worker.name}"):
                 report = synchronise(host.machines, host.agent, worker, deep=deep)
         except Busy:
-            return False
+            return Keeping.BUSY
         except HostsyncError as error:
             host.event("sync", "failed", f"machine {worker.name}", str(error))
-            return False
+            return Keeping.FAILED
         said = report.problem or report.release
         host.event(
             "sync", "failed" if report.problem else "complete", f"machine {worker.name}", said
         )
-        return report.in_step
+        return Keeping.IN_STEP if report.in_step else Keeping.FAILED
+
+
+class Keeping(Enum):
+    """What came of keeping one machine in step."""
+
+    IN_STEP = auto()
+    BUSY = auto()
+    FAILED = auto()
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from hostsync.activation.service import JUDGE_UNIT, run_job
 from hostsync.errors import Failed, HostsyncError, MachineError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
 from hostsync.model import Seal
-from hostsync.ports import UnitVerb, Worker
+from hostsync.ports import UnitVerb, View, Worker
 from hostsync.record import Phase, Record, ReleaseId, Source
 from hostsync.release import Candidate, open_candidate
 from hostsync.state import Outcome
@@ -62,6 +62,7 @@ def preflight(host: Host, path: Path, options: Options) -> Plan | NothingToDo:
             finally:
                 slots.discard(host.fs, host.agent.layout, staging, order)
                 host.fs.sweep(host.agent.layout.root, TRASH_PREFIX)
+                _clear_mirrors(host)
         return plan
 
 
@@ -197,7 +198,7 @@ def _stage_and_verify(
     before = _self_tests(host, workers)
     for worker in workers:
         with _forgiven(host, worker, best_effort=options.best_effort):
-            if worker.rootfs is not None and (in_mirrors or not worker.bindable):
+            if worker.rootfs is not None and (in_mirrors or not _is_bound(host, worker)):
                 converge_rootfs(host.machines, host.agent, worker.rootfs)
                 host.event("mirror", "complete", f"machine {worker.name}", "staged release")
             verify.in_machine(host, worker, staging, answer)
@@ -228,6 +229,18 @@ def _switch(host: Host, record: Record) -> Switched:
             remedy=f"see `journalctl -u {JUDGE_UNIT}`; the switch was taken back",
         )
     return Switched(order=record.order, version=record.candidate.version)
+
+
+def _is_bound(host: Host, worker: Worker) -> bool:
+    return host.machines.see(worker, host.agent.layout.root).view is View.BIND
+
+
+def _clear_mirrors(host: Host) -> None:
+    """Take the staged candidate out of the mirrors that had to have it to be asked."""
+    with suppress(MachineError):
+        for worker in host.machines.running():
+            if worker.rootfs is not None and not _is_bound(host, worker):
+                converge_rootfs(host.machines, host.agent, worker.rootfs)
 
 
 def _mirror(host: Host, record: Record) -> None:

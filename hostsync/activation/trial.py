@@ -53,9 +53,10 @@ def settle_undo(host: Host, record: Record) -> HistoryLine | None:
 
     A host that lost power in between may have booted the candidate: it is restarted then.
     """
+    pid = host.units.state(host.agent.unit).main_pid
+    candidate_runs = runs_from(host, pid, record.target_slot)
     undo(host, record, Outcome.INTERRUPTED, f"interrupted while {record.phase}")
-    unit = host.units.state(host.agent.unit)
-    if unit.main_pid and runs_from(host, unit.main_pid, record.target_slot):
+    if candidate_runs:
         host.units.reset_failed(host.agent.unit)
         host.units.queue(UnitVerb.RESTART, host.agent.unit)
     return host.state.find(record.order)

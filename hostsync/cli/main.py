@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ import click
 
 from hostsync._version import VERSION
 from hostsync.cli import orders, services, views
-from hostsync.cli.session import Session
-from hostsync.errors import ExitCode, HostsyncError
+from hostsync.cli.session import Session, echo
+from hostsync.errors import ConfigError, ExitCode, HostsyncError
 
 _EXIT_HELP = """Exit status: 0 done; 1 failed, nothing changed; 2 usage or configuration;
 3 refused by preflight; 4 busy; 5 failed and rolled back; 6 failed and NOT restored;
@@ -46,7 +47,7 @@ for command in (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; prints every error as one line."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    _prepare_process()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         cli.main(args=words, prog_name="hostsync", standalone_mode=False)
@@ -55,21 +56,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(error.exit_code)
     except click.ClickException as error:
         error.show()
+        if _wants_json(words):
+            _complain_as_json(ConfigError(error.format_message(), remedy="see `hostsync --help`"))
         return int(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("hostsync: interrupted; `hostsync status` shows where things stand", err=True)
+        echo("hostsync: interrupted; `hostsync status` shows where things stand", err=True)
         return 130
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ExitCode.FAILED)
     return int(ExitCode.DONE)
 
 
+def _prepare_process() -> None:
+    """A request to end is answered by undoing, and what cannot be printed is spelt out."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _complain(error: HostsyncError, *, as_json: bool) -> None:
     from hostsync import render
 
     if as_json:
-        click.echo(render.to_json({"error": render.error_value(error)}))
-    click.echo(f"hostsync: {error}", err=True)
+        _complain_as_json(error)
+    echo(render.error_line(error), err=True)
+
+
+def _complain_as_json(error: HostsyncError) -> None:
+    from hostsync import render
+
+    echo(render.to_json({"error": render.error_value(error)}))
 
 
 def _wants_json(words: Sequence[str]) -> bool:

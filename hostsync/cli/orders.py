@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hostsync.cli.session import Session, bind_at_boot, changing, need_root, pass_session
+from hostsync.cli.session import Session, bind_at_boot, changing, echo, need_root, pass_session
 from hostsync.errors import ExitCode, Refused
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def install(session: Session, path: Path | None, *, no_start: bool) -> None:
         done = install_release(host, path, start=not no_start)
         bind_at_boot(session)
     for problem in done.problems:
-        click.echo(f"hostsync: {problem}", err=True)
+        echo(f"hostsync: {problem}", err=True)
     how = "adopted" if done.adopted else "installed"
     session.say(f"{how} {host.agent.name} {done.version} in slot {done.slot}", installed=done)
     if done.problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,12 +45,27 @@ class Session:
         """Print for people, or the same as one line of JSON."""
         from hostsync import render
 
-        click.echo(render.to_json(value) if self.as_json else text)
+        echo(render.to_json(value) if self.as_json else text)
 
     def _tell(self, event: Event) -> None:
         from hostsync import render
 
         self.say(render.event_line(event), event=event)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Print; once nobody reads any more, nothing is printed.
+
+    A pipe that was closed or a disk that is full must not stop an order half-way, and least of
+    all a roll back.
+    """
+    try:
+        click.echo(text, err=err)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        # What is still in the stream's buffer must not fail again when the process ends.
+        os.dup2(nowhere, (sys.stderr if err else sys.stdout).fileno())
+        os.close(nowhere)
 
 
 pass_session = click.make_pass_decorator(Session)
@@ -75,7 +91,7 @@ def bind_at_boot(session: Session) -> None:
         try:
             wired.machines.bind_at_boot(worker.name, roots)
         except HostsyncError as error:
-            click.echo(f"hostsync: {error}", err=True)
+            echo(f"hostsync: {error}", err=True)
 
 
 def need_root() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hostsync._version import PROTOCOL, VERSION
-from hostsync.cli.session import Session, pass_session
+from hostsync.cli.session import Session, echo, pass_session
 
 
 @click.command()
@@ -29,7 +29,7 @@ def history(session: Session) -> None:
     for line in session.host.state.history():
         session.say(render.history_text(line), order=line)
         if line.evidence and not session.as_json:
-            click.echo(render.evidence_text(line.evidence))
+            echo(render.evidence_text(line.evidence))
 
 
 @click.command()
@@ -39,4 +39,4 @@ def version(session: Session) -> None:
     if session.as_json:
         session.say("", version=VERSION, protocol=PROTOCOL)
     else:
-        click.echo(f"hostsync {VERSION} (protocol {PROTOCOL})")
+        echo(f"hostsync {VERSION} (protocol {PROTOCOL})")

@@ -105,7 +105,7 @@ class Process:
     program: Path
     behaviour: str
     since: float
-    fails_after: float | None = None
+    identity: tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -184,7 +184,9 @@ class FakeSystemd:
         behaviour = behaviour_of(program)
         self.invocation += 1
         self.result = "success"
-        self.process = Process(next(self.pids), program, behaviour, self.time.now)
+        status = program.stat()
+        identity = (status.st_dev, status.st_ino)
+        self.process = Process(next(self.pids), program, behaviour, self.time.now, identity)
         ready = behaviour in ("good", "late-crash") and self.notify
         self.active, self.sub = ("active", "running") if ready else ("activating", "start")
         if not self.notify:
@@ -218,11 +220,8 @@ class PlayedProbe(SystemProbe):
     space_now: Space = PLENTY
 
     def executable(self, pid: int) -> tuple[int, int] | None:
-        path = self.executable_path(pid)
-        if path is None or not path.exists():
-            return None
-        status = path.stat()
-        return status.st_dev, status.st_ino
+        process = self.systemd.process
+        return process.identity if process is not None and process.pid == pid else None
 
     def executable_path(self, pid: int) -> Path | None:
         process = self.systemd.process
