@@ -1,0 +1,240 @@
+"""The API server keeps the promises that clients lean on: versions, conflicts, status, watches."""
+
+import json
+import threading
+
+import pytest
+
+from e2e.world.api import KubeApi
+from e2e.world.documents import Document, decode, encode, section, text
+from e2e.world.identity import AKS_SERVER, SYSTEM_ASSIGNED, claims_for
+from e2e.world.kube import FETCH_PAUSE, Issuer, furnished_store
+from e2e.world.pki import make_signing_key
+from e2e.world.resources import LEASES
+from e2e.world.store import Key, RefusalError, Store
+from e2e.world.tokens import Signer, TokenRefusedError
+from e2e.world.web import Request, Response
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+NODE = "/api/v1/nodes/kube1"
+DEFINITION: Document = {
+    "metadata": {"name": "machineoperations.unbounded-cloud.io"},
+    "spec": {
+        "group": "unbounded-cloud.io",
+        "scope": "Cluster",
+        "names": {"plural": "machineoperations", "kind": "MachineOperation"},
+        "versions": [{"name": "v1alpha3", "served": True, "subresources": {"status": {}}}],
+    },
+}
+SIGNER, STRANGER = Signer(make_signing_key()), Signer(make_signing_key())
+OPERATIONS = "/apis/unbounded-cloud.io/v1alpha3/machineoperations"
+
+
+def authenticate(token: str) -> Document:
+    if token != "good":
+        raise TokenRefusedError("another audience")
+    return {"oid": "node", "uti": "t1", "iat": 7}
+
+
+@pytest.fixture
+def api() -> KubeApi:
+    return KubeApi(furnished_store(), authenticate)
+
+
+def call(
+    api: KubeApi,
+    method: str,
+    path: str,
+    body: Document | None = None,
+    token: str = "good",
+    **query: str,
+) -> Response:
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/merge-patch+json"}
+    raw = encode(body) if body is not None else b""
+    return api(Request(method=method, path=path, query=query, headers=headers, body=raw))
+
+
+def shown(response: Response) -> Document:
+    assert response.status in (200, 201), response.body
+    return decode(response.body)
+
+
+def version_of(document: Document) -> str:
+    return text(document, "metadata", "resourceVersion")
+
+
+def lease(holder: str, **metadata: str) -> Document:
+    return {"metadata": {"name": "kube1", **metadata}, "spec": {"holderIdentity": holder}}
+
+
+def test_without_a_good_token_the_answer_is_a_401_status(api: KubeApi) -> None:
+    refused = call(api, "GET", NODE, token="bad")
+    assert refused.status == 401
+    assert decode(refused.body)["kind"] == "Status"
+    assert refused.facts["refused"] == "Unauthorized: another audience"
+    assert api(Request(method="GET", path=NODE)).status == 401
+    assert api(Request(method="GET", path="/readyz")).body == b"ok"
+
+
+def test_the_log_gets_who_asked_and_with_which_token(api: KubeApi) -> None:
+    assert call(api, "GET", NODE).facts == {"user": "node", "token": "t1", "issued": 7}
+
+
+def test_discovery_leads_to_every_kind_served(api: KubeApi) -> None:
+    groups = shown(call(api, "GET", "/apis"))["groups"]
+    assert isinstance(groups, list)
+    listed = [
+        shown(call(api, "GET", f"/apis/{text(section(group, 'preferredVersion'), 'groupVersion')}"))
+        for group in groups
+        if isinstance(group, dict)
+    ]
+    text_of_all = json.dumps([*listed, shown(call(api, "GET", "/api/v1"))])
+    for name in ("leases", "nodes", "nodes/status", "customresourcedefinitions"):
+        assert f'"name": "{name}"' in text_of_all
+
+
+def test_a_lease_is_created_replaced_and_guarded_by_its_version(api: KubeApi) -> None:
+    assert call(api, "GET", f"{LEASE}/kube1").status == 404
+    created = shown(call(api, "POST", LEASE, lease("a")))
+    assert call(api, "POST", LEASE, lease("a")).status == 409
+    current = lease("b", resourceVersion=version_of(created))
+    replaced = shown(call(api, "PUT", f"{LEASE}/kube1", current))
+    assert int(version_of(replaced)) > int(version_of(created))
+    assert replaced["spec"] == {"holderIdentity": "b"}
+    stale = call(api, "PUT", f"{LEASE}/kube1", current)
+    assert (stale.status, decode(stale.body)["reason"]) == (409, "Conflict")
+    assert call(api, "PUT", f"{LEASE}/kube1", lease("c")).status == 422
+
+
+def test_an_object_made_anew_under_the_same_name_has_another_uid(api: KubeApi) -> None:
+    first = shown(call(api, "POST", LEASE, lease("a")))
+    assert call(api, "DELETE", f"{LEASE}/kube1").status == 200
+    second = shown(call(api, "POST", LEASE, lease("a")))
+    uid = text(first, "metadata", "uid")
+    assert uid != text(second, "metadata", "uid")
+    meant_for_first = lease("b", uid=uid, resourceVersion=version_of(second))
+    assert call(api, "PUT", f"{LEASE}/kube1", meant_for_first).status == 409
+
+
+def test_status_and_the_rest_are_written_through_their_own_endpoints_only(api: KubeApi) -> None:
+    both: Document = {"spec": {"podCIDR": "10.0.0.0/24"}, "status": {"phase": "Running"}}
+    node = shown(call(api, "PATCH", NODE, both))
+    assert node["spec"] == {"podCIDR": "10.0.0.0/24"}
+    assert "status" not in node
+    node = shown(call(api, "PATCH", f"{NODE}/status", {"spec": {}, "status": {"phase": "Up"}}))
+    assert node["spec"] == {"podCIDR": "10.0.0.0/24"}
+    assert node["status"] == {"phase": "Up"}
+    assert section(node, "metadata")["generation"] == 2
+
+
+def test_unknown_paths_methods_bodies_and_patches_are_refused_with_a_status(api: KubeApi) -> None:
+    assert call(api, "GET", "/api/v1/pods").status == 404
+    assert call(api, "GET", f"{NODE}/proxy").status == 404
+    assert call(api, "GET", f"{LEASE}/kube1/status").status == 404
+    assert call(api, "DELETE", "/api/v1/nodes").status == 405
+    assert call(api, "POST", LEASE, {"metadata": {}}).status == 422
+    headers = {"authorization": "Bearer good", "content-type": "application/json-patch+json"}
+    patch = Request(method="PATCH", path=NODE, headers=headers, body=b"[]")
+    assert api(patch).status == 415
+    broken = Request(method="POST", path=LEASE, headers=headers, body=b"{")
+    assert api(broken).status == 400
+
+
+def test_a_definition_makes_its_kind_appear_with_status_apart(api: KubeApi) -> None:
+    assert call(api, "GET", OPERATIONS).status == 404
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert call(api, "POST", path, DEFINITION).status == 201
+    wanted: Document = {"metadata": {"name": "op"}, "spec": {"machineRef": "kube1"}, "status": {}}
+    created = shown(call(api, "POST", OPERATIONS, wanted))
+    assert created["apiVersion"] == "unbounded-cloud.io/v1alpha3"
+    assert "status" not in created
+    patched = shown(call(api, "PATCH", f"{OPERATIONS}/op/status", {"status": {"phase": "Failed"}}))
+    assert patched["status"] == {"phase": "Failed"}
+    selector = "spec.machineRef=other"
+    assert shown(call(api, "GET", OPERATIONS, fieldSelector=selector))["items"] == []
+
+
+def test_a_watch_tells_changes_in_order_from_the_version_listed(api: KubeApi) -> None:
+    listed = shown(call(api, "GET", LEASE))
+    created = shown(call(api, "POST", LEASE, lease("a")))
+    call(api, "PATCH", NODE, {"spec": {"unschedulable": True}})
+    call(api, "PUT", f"{LEASE}/kube1", lease("b", resourceVersion=version_of(created)))
+    call(api, "DELETE", f"{LEASE}/kube1")
+    watch = call(
+        api, "GET", LEASE, watch="true", resourceVersion=version_of(listed), timeoutSeconds="0"
+    )
+    assert watch.stream is not None
+    events = [decode(line) for line in watch.stream]
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+def test_a_watch_waits_for_what_is_yet_to_come(api: KubeApi) -> None:
+    watch = call(api, "GET", LEASE, watch="1", fieldSelector="metadata.name=kube1")
+    stream = watch.stream
+    assert stream is not None
+    found: list[Document] = []
+    reader = threading.Thread(target=lambda: found.append(decode(next(stream))))
+    reader.start()
+    call(api, "POST", LEASE, {"metadata": {"name": "other"}})
+    call(api, "POST", LEASE, lease("a"))
+    reader.join(5)
+    assert text(section(found[0], "object"), "metadata", "name") == "kube1"
+
+
+def test_a_watch_from_a_forgotten_version_ends_in_an_expired_error() -> None:
+    api = KubeApi(Store(history=2), authenticate)
+    for name in ("a", "b", "c"):
+        call(api, "POST", LEASE, {"metadata": {"name": name}})
+    watch = call(api, "GET", LEASE, watch="true", resourceVersion="1")
+    assert watch.stream is not None
+    (event,) = [decode(line) for line in watch.stream]
+    assert (event["type"], section(event, "object")["code"]) == ("ERROR", 410)
+
+
+def test_documents_handed_out_are_not_the_stored_ones() -> None:
+    store = furnished_store()
+    key = Key(resource=LEASES, namespace="kube-node-lease", name="kube1")
+    store.create(key, lease("a"))
+    store.get(key)["spec"] = "changed"
+    assert store.get(key)["spec"] == {"holderIdentity": "a"}
+    with pytest.raises(RefusalError, match="not found"):
+        store.get(Key(resource=LEASES, namespace="default", name="kube1"))
+
+
+def test_forged_tokens_cannot_make_the_server_ask_for_keys_more_than_once_a_pause() -> None:
+    asked: list[float] = []
+    now = [1_800_000_000.0]
+
+    def fetch() -> Document:
+        asked.append(now[0])
+        return SIGNER.published()
+
+    issuer = Issuer(fetch, lambda: now[0])
+    claims = claims_for(SYSTEM_ASSIGNED, AKS_SERVER, int(now[0]), 60)
+    assert issuer.authenticate(SIGNER.sign(claims))["oid"] == SYSTEM_ASSIGNED.object_id
+    for _ in range(5):
+        with pytest.raises(TokenRefusedError):
+            issuer.authenticate(STRANGER.sign(claims))
+    assert len(asked) == 1
+    now[0] += FETCH_PAUSE
+    with pytest.raises(TokenRefusedError, match="unknown key"):
+        issuer.authenticate(STRANGER.sign(claims))
+    assert len(asked) == 2
+
+
+def test_keys_out_of_reach_are_a_refusal_and_are_asked_for_again() -> None:
+    now = [1_800_000_000.0]
+    answers: list[Document | OSError] = [OSError("no route"), SIGNER.published()]
+
+    def fetch() -> Document:
+        given = answers.pop(0)
+        if isinstance(given, OSError):
+            raise given
+        return given
+
+    issuer = Issuer(fetch, lambda: now[0])
+    token = SIGNER.sign(claims_for(SYSTEM_ASSIGNED, AKS_SERVER, int(now[0]), 60))
+    with pytest.raises(TokenRefusedError, match="no keys"):
+        issuer.authenticate(token)
+    now[0] += FETCH_PAUSE
+    assert issuer.authenticate(token)
