@@ -36,5 +36,5 @@ bench: setup ## Run the benchmarks; they print ratios
 	@$(PYTHON) -m benchmarks
 
 .PHONY: clean
-clean: ## Remove build products; the lab's cache stays (rm -rf .cache for that too)
+clean: ## Remove build products; the lab's cache (~/.cache/hostsync) stays
 	@rm -rf build dist demo-report .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

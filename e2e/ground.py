@@ -29,8 +29,13 @@ SERVER_NAMES = ("kube-api.lab", "login.microsoftonline.com", "localhost")
 
 
 def default_cache() -> Path:
-    """Return where the lab keeps images: HOSTSYNC_CACHE, else .cache beside the sources."""
-    return Path(os.environ.get("HOSTSYNC_CACHE") or SOURCE.parent / ".cache") / "lab"
+    """Return where the lab keeps images and releases, shared by all checkouts of this user.
+
+    That is HOSTSYNC_CACHE, else hostsync beneath XDG_CACHE_HOME, else beneath ~/.cache.
+    """
+    own = os.environ.get("HOSTSYNC_CACHE")
+    shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hostsync"
+    return (Path(own) if own else shared) / "lab"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

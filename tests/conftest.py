@@ -1,12 +1,13 @@
-"""For all tests: scratch space in memory, so that every fsync is real but cheap."""
+"""For all tests: scratch space in memory, so that every fsync is real but cheap, and no leaks."""
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a private directory is made beneath it
+MEMORY = Path("/dev/shm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,3 +28,26 @@ def _usable(directory: Path) -> bool:
         return False
     flags = os.statvfs(directory).f_flag
     return not flags & (os.ST_NOEXEC | os.ST_RDONLY)
+
+
+@pytest.fixture(autouse=True)
+def leaks_nothing() -> Iterator[None]:
+    """No test may leave a descriptor or a child process behind."""
+    before = _descriptors(), _children()
+    yield
+    assert (_descriptors(), _children()) == before
+
+
+def _descriptors() -> dict[str, str]:
+    links = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            links[name] = os.readlink(f"/proc/self/fd/{name}")
+        except FileNotFoundError:
+            continue  # This is the descriptor that the listing itself used.
+    return links
+
+
+def _children() -> set[str]:
+    lists = Path("/proc/self/task").glob("*/children")
+    return {pid for pids in lists for pid in pids.read_text().split()}
