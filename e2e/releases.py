@@ -44,7 +44,6 @@ class Releases:
     def __init__(self, cache: Path, say: Callable[[str], None] = lambda _: None) -> None:
         self._directory = cache / "releases" / _fingerprint()
         self._say = say
-        self._temporary = tempfile.TemporaryDirectory(prefix="hostsync-launchers-")
 
     def base(self) -> Path:
         """1.0.0, built from the working tree."""

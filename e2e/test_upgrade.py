@@ -166,7 +166,7 @@ def test_a_directory_in_the_way_is_refused_and_named(node: Node) -> None:
 
 
 def test_too_little_space_is_refused_with_the_numbers(node: Node) -> None:
-    node.lab.write("/root/greedy.toml", "reserve_mib = 1000000000\n")
+    node.lab.write("/root/greedy.toml", "reserve_mib = 1048576\n")
     before = node.snapshot()
     done = node.hostsync(
         "--config", "/root/greedy.toml", "upgrade", node.give(node.releases.good("1.4.0"))

@@ -15,7 +15,7 @@ from hostsync import lock
 from hostsync.activation.host import Host
 from hostsync.activation.orders import settle_all
 from hostsync.errors import Busy, HostsyncError
-from hostsync.ports import Worker
+from hostsync.ports import View, Worker
 from hostsync.sync import inspect, synchronise
 
 DEEP_EVERY = 10
@@ -105,7 +105,9 @@ class Daemon:
         return [self._keep(host, worker, deep=deep) for worker in workers]
 
     def _keep(self, host: Host, worker: Worker, *, deep: bool) -> Keeping:
-        if inspect(host.machines, host.agent, worker, deep=deep).in_step:
+        found = inspect(host.machines, host.agent, worker, deep=deep)
+        # A mirror serves, but a machine that may have the bind is to have it back.
+        if found.in_step and (found.view is not View.MIRROR or not worker.bindable):
             return Keeping.IN_STEP
         try:
             with lock.held(host.config.run_root, f"sync of machine {worker.name}"):

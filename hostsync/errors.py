@@ -4,15 +4,15 @@
     ├── ConfigError      the configuration or the command line is wrong           exit 2
     ├── Refused          preflight says no; nothing was changed                   exit 3
     ├── Busy             another order or verb holds the host                     exit 4
-    ├── Failed           it went wrong before the switch; nothing was changed     exit 1
-    │   ├── DiskError    the filesystem refused an operation
-    │   ├── UnitsError   systemd refused or did not answer
-    │   └── MachineError machined, a machine's rootfs or a command in it failed
-    ├── RolledBack       the candidate was judged bad; the last good one runs     exit 5
-    └── NotRestored      the roll back did not succeed either; a human is needed  exit 6
+    └── Failed           it went wrong before the switch; nothing was changed     exit 1
+        ├── DiskError    the filesystem refused an operation
+        ├── UnitsError   systemd refused or did not answer
+        └── MachineError machined, a machine's rootfs or a command in it failed
 
-Every error carries `code` (for machines), a brief, facts and a remedy (for people). The
-exit statuses are those of the command line and of the reasons that an operation's status gives.
+A verdict is no error: an order that was rolled back (exit 5) or could not even be restored
+(exit 6) ends as a line of history. Every error carries `code` (for machines), a brief, facts and
+a remedy (for people). The exit statuses are those of the command line and of the reasons that an
+operation's status gives.
 """
 
 from __future__ import annotations
@@ -118,17 +118,3 @@ class MachineError(Failed):
     """A machine could not be reached, written to, or run in."""
 
     code = "machine"
-
-
-class RolledBack(HostsyncError):
-    """The candidate was judged bad and the last good release runs again."""
-
-    code = "rolled-back"
-    exit_code = ExitCode.ROLLED_BACK
-
-
-class NotRestored(HostsyncError):
-    """The candidate was judged bad and the last good release could not be brought back."""
-
-    code = "not-restored"
-    exit_code = ExitCode.NOT_RESTORED

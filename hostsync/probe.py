@@ -39,6 +39,9 @@ _PIECES_AFTER_THE_END = 16
 class SystemProbe:
     """`ports.Probe` on this host."""
 
+    def __init__(self, journalctl: str = JOURNALCTL) -> None:
+        self._journalctl = journalctl
+
     def run(self, argv: tuple[str, ...], timeout: float) -> Completed:
         """See `ports.Probe.run`."""
         done = _run(argv, timeout, OUTPUT_LIMIT)
@@ -87,7 +90,14 @@ class SystemProbe:
     def journal(self, unit: str, invocation: str, lines: int) -> tuple[str, ...]:
         """See `ports.Probe.journal`."""
         match = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"_SYSTEMD_UNIT={unit}"
-        argv = (JOURNALCTL, "--no-pager", "--quiet", "--output=cat", f"--lines={lines}", match)
+        argv = (
+            self._journalctl,
+            "--no-pager",
+            "--quiet",
+            "--output=cat",
+            f"--lines={lines}",
+            match,
+        )
         try:
             done = _run(argv, JOURNAL_SECONDS, JOURNAL_LIMIT)
         except Failed:

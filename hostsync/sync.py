@@ -75,7 +75,10 @@ def synchronise(
     With `deep` the mirror's content is compared by digest and not only by seal; without `tidy`
     what is merely left over in it stays. Trouble with
     the bind is a note as long as the mirror serves; raises MachineError when neither does.
+    Before anything is installed on the host there is nothing to see, and nothing is touched.
     """
+    if current_seal(agent.layout) is None:
+        return _nothing_installed(worker)
     note = ""
     if worker.rootfs is None:
         note = "no writable rootfs: bind only"
@@ -100,6 +103,8 @@ def inspect(
 ) -> MachineReport:
     """Say what one machine sees, changing nothing; never raises, a problem is in the report."""
     layout = agent.layout
+    if current_seal(layout) is None:
+        return _nothing_installed(worker)
     try:
         view = machines.see(worker, layout.root).view
         inside = _seal_inside(machines, layout, worker)
@@ -136,6 +141,8 @@ def converge_rootfs(
     """
     layout = agent.layout
     host = host_listing(layout)
+    if host.wanted is None:
+        return ()
     with machines.mirror(rootfs, layout.root, create=True) as mirror:
         mirror.sweep()
         needed = converge(host, _mirror_listing(layout, mirror, deep=deep))
@@ -154,6 +161,13 @@ def link_commands(machines: Machines, agent: Agent, rootfs: Path) -> None:
                 _link_command(
                     mirror, agent.layout, command.path.name, command_target(agent.layout, command)
                 )
+
+
+def _nothing_installed(worker: Worker) -> MachineReport:
+    note = "nothing is installed on the host"
+    return MachineReport(
+        name=worker.name, view=View.NONE, release="", mirrored=True, in_step=True, note=note
+    )
 
 
 def _link_command(mirror: Mirror, layout: Layout, name: str, target: str) -> None:

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from hostsync import slots
-from hostsync.activation import verify
+from hostsync import assets, slots
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
 from hostsync.activation.plan import NothingToDo, Plan, Wish, plan_rollback, plan_upgrade
 from hostsync.activation.restore import mirror_all, point, undo
 from hostsync.activation.service import JUDGE_UNIT, run_job
+from hostsync.activation.stage import (
+    Options,
+    clear_mirrors,
+    self_tests,
+    stage_and_verify,
+    workers,
+)
 from hostsync.errors import Failed, HostsyncError, MachineError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
-from hostsync.model import Seal
-from hostsync.ports import UnitVerb, View, Worker
-from hostsync.record import Phase, Record, ReleaseId, Source
+from hostsync.ports import UnitVerb
+from hostsync.record import Phase, Record, ReleaseId
 from hostsync.release import Candidate, open_candidate
 from hostsync.state import Outcome
-from hostsync.sync import converge_rootfs
 
 JUDGE_START_SECONDS = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What an order may ask beside the release."""
-
-    allow_known_bad: bool = False
-    best_effort: bool = False
-    source: Source = field(default_factory=Source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +53,11 @@ def preflight(host: Host, path: Path, options: Options) -> Plan | NothingToDo:
             order = _new_order()
             staging = host.agent.layout.staging(order)
             try:
-                _stage_and_verify(host, candidate, staging, options, in_mirrors=False)
+                stage_and_verify(host, candidate, staging, options, in_mirrors=False)
             finally:
                 slots.discard(host.fs, host.agent.layout, staging, order)
                 host.fs.sweep(host.agent.layout.root, TRASH_PREFIX)
-                _clear_mirrors(host)
+                clear_mirrors(host)
         return plan
 
 
@@ -81,7 +76,7 @@ def upgrade(host: Host, path: Path, options: Options) -> Switched | NothingToDo:
         record = host.put(_intent(host, plan, order, options, _release_id(candidate)))
         with _undone_on_failure(host):
             staging = host.agent.layout.staging(order)
-            seal, before = _stage_and_verify(host, candidate, staging, options, in_mirrors=True)
+            seal, before = stage_and_verify(host, candidate, staging, options, in_mirrors=True)
             record = msgspec.structs.replace(
                 record,
                 candidate=ReleaseId(version=seal.version, digest=seal.sha256.hex),
@@ -109,7 +104,7 @@ def roll_back(host: Host, options: Options) -> Switched | NothingToDo:
     release = ReleaseId(version=seal.version, digest=seal.sha256.hex)
     record = host.put(_intent(host, plan, _new_order(), options, release))
     with _undone_on_failure(host):
-        before = _self_tests(host, _workers(host, options))
+        before = self_tests(host, workers(host, options))
         return _switch(host, msgspec.structs.replace(record, self_test_before=before))
 
 
@@ -174,43 +169,11 @@ def _undone_on_failure(host: Host) -> Iterator[None]:
         raise
 
 
-def _stage_and_verify(
-    host: Host, candidate: Candidate, staging: Path, options: Options, *, in_mirrors: bool
-) -> tuple[Seal, dict[str, int]]:
-    """Write, ask, seal, and ask again inside the machines.
-
-    Returns the seal and the exit status of the *current* release's self-test per machine.
-    """
-    inspected = candidate.inspected
-    host.event("stage", "started", str(staging), f"{inspected.size >> 20} MiB")
-    candidate.stage(staging, host.fs)
-    host.event("stage", "complete", str(staging), inspected.content_digest.short)
-    answer = verify.on_host(host, staging)
-    host.event("verify", "complete", "on the host", answer.version)
-    seal = Seal(
-        agent=host.agent.name,
-        version=answer.version,
-        sha256=inspected.content_digest,
-        protocol=answer.protocol,
-    )
-    host.fs.write(host.agent.layout.seal(staging), seal.to_bytes(), 0o644)
-    workers = _workers(host, options)
-    before = _self_tests(host, workers)
-    for worker in workers:
-        with _forgiven(host, worker, best_effort=options.best_effort):
-            if worker.rootfs is not None and (in_mirrors or not _is_bound(host, worker)):
-                converge_rootfs(host.machines, host.agent, worker.rootfs)
-                host.event("mirror", "complete", f"machine {worker.name}", "staged release")
-            verify.in_machine(host, worker, staging, answer)
-            _compare_self_test(host, worker, staging, before)
-            host.event("verify", "complete", f"in machine {worker.name}", answer.version)
-    return seal, before
-
-
 def _switch(host: Host, record: Record) -> Switched:
     layout, fs = host.agent.layout, host.fs
     record = host.put(_at(host, record, Phase.SWITCHING))
     host.event("switch", "started", str(layout.root), record.candidate.version)
+    _write_missing_assets(host, record)
     target = layout.slot(record.target_slot)
     if record.staged:
         if record.evicts:
@@ -231,16 +194,16 @@ def _switch(host: Host, record: Record) -> Switched:
     return Switched(order=record.order, version=record.candidate.version)
 
 
-def _is_bound(host: Host, worker: Worker) -> bool:
-    return host.machines.see(worker, host.agent.layout.root).view is View.BIND
+def _write_missing_assets(host: Host, record: Record) -> None:
+    """Bring back service assets of the release in use that somebody removed; change no other.
 
-
-def _clear_mirrors(host: Host) -> None:
-    """Take the staged candidate out of the mirrors that had to have it to be asked."""
-    with suppress(MachineError):
-        for worker in host.machines.running():
-            if worker.rootfs is not None and not _is_bound(host, worker):
-                converge_rootfs(host.machines, host.agent, worker.rootfs)
+    A roll back runs through them, so they must be there before the switch.
+    """
+    if host.agent.owns_assets:
+        release = host.agent.layout.slot(record.previous_slot)
+        wanted = assets.of_release(host.config, host.agent, release)
+        if assets.converge(host.fs, wanted, missing_only=True):
+            host.units.reload()
 
 
 def _mirror(host: Host, record: Record) -> None:
@@ -251,45 +214,6 @@ def _mirror(host: Host, record: Record) -> None:
 
 def _at(host: Host, record: Record, phase: Phase) -> Record:
     return msgspec.structs.replace(record, phase=phase, updated_at=host.clock.wall())
-
-
-def _workers(host: Host, options: Options) -> tuple[Worker, ...]:
-    try:
-        return host.machines.running()
-    except MachineError:
-        if options.best_effort:
-            return ()
-        raise
-
-
-def _self_tests(host: Host, workers: tuple[Worker, ...]) -> dict[str, int]:
-    if not host.agent.self_test:
-        return {}
-    current = host.agent.layout.current
-    return {worker.name: verify.self_test(host, worker, current) for worker in workers}
-
-
-def _compare_self_test(host: Host, worker: Worker, content: Path, before: dict[str, int]) -> None:
-    if not host.agent.self_test or before.get(worker.name) != 0:
-        return
-    after = verify.self_test(host, worker, content)
-    if verify.is_worse(0, after):
-        raise Refused(
-            Reason.CANDIDATE_FAILS,
-            f"the candidate's credential self-test in machine {worker.name} ended with status "
-            f"{after}; the current release's succeeds there",
-            remedy="nothing was switched; order a release whose self-test succeeds",
-        )
-
-
-@contextmanager
-def _forgiven(host: Host, worker: Worker, *, best_effort: bool) -> Iterator[None]:
-    try:
-        yield
-    except HostsyncError as error:
-        if not best_effort:
-            raise
-        host.event("verify", "failed", f"machine {worker.name}", f"{error} (best effort)")
 
 
 def _release_id(candidate: Candidate) -> ReleaseId:

@@ -16,7 +16,8 @@ from hostsync.cli import orders, services, views
 from hostsync.cli.session import Session, echo
 from hostsync.errors import ConfigError, ExitCode, HostsyncError
 
-_EXIT_HELP = """Exit status: 0 done; 1 failed, nothing changed; 2 usage or configuration;
+_EXIT_HELP = """Exit status: 0 done; 1 failed, nothing changed (install and sync: a machine could
+not follow); 2 usage or configuration;
 3 refused by preflight; 4 busy; 5 failed and rolled back; 6 failed and NOT restored;
 7 in progress (status)."""
 

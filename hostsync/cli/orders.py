@@ -67,7 +67,7 @@ def upgrade(
     candidate is verified on the host and inside every machine before anything is switched.
     """
     from hostsync.activation import switch
-    from hostsync.activation.switch import Options
+    from hostsync.activation.stage import Options
 
     options = Options(allow_known_bad=allow_known_bad, best_effort=machines_best_effort)
     if preflight:
@@ -88,7 +88,7 @@ def upgrade(
 def rollback(session: Session, *, no_wait: bool) -> None:
     """Switch back to the last good release; judged, and undone if it fails."""
     from hostsync.activation import switch
-    from hostsync.activation.switch import Options
+    from hostsync.activation.stage import Options
 
     order(session, "rollback", lambda: switch.roll_back(session.host, Options()), no_wait)
 
@@ -117,7 +117,7 @@ def order(
     session: Session, purpose: str, act: Callable[[], Switched | NothingToDo], no_wait: bool
 ) -> None:
     """Give an order, wait for its verdict unless told otherwise, and exit with its status."""
-    from hostsync import render
+    from hostsync import lock, render
     from hostsync.activation.orders import follow
     from hostsync.activation.plan import NothingToDo
 
@@ -130,6 +130,8 @@ def order(
         session.say(f"switched to {done.version}; the judge has it", order=done.order)
         return
     line = follow(session.host, done.order)
+    with lock.held(session.wired.config.run_root, f"the end of order {done.order}", wait=True):
+        pass  # The judge has let go: whoever orders next is not turned away as busy.
     session.say(render.verdict_text(line), verdict=line)
     raise SystemExit(int(_OUTCOMES.get(str(line.outcome), ExitCode.FAILED)))
 

@@ -9,7 +9,7 @@ import pytest
 from hostsync import slots
 from hostsync.activation import switch
 from hostsync.activation.orders import settle_all
-from hostsync.activation.switch import Options
+from hostsync.activation.stage import Options
 from hostsync.activation.trial import settle
 from hostsync.errors import Busy
 from hostsync.model import SlotKind, SlotName

@@ -7,12 +7,14 @@ import pytest
 from hostsync.activation import switch
 from hostsync.activation.orders import settle_all
 from hostsync.activation.plan import NothingToDo, Plan
-from hostsync.activation.switch import Options, Switched
+from hostsync.activation.stage import Options
+from hostsync.activation.switch import Switched
 from hostsync.activation.trial import settle
 from hostsync.errors import Busy, Failed, MachineError, Reason, Refused
 from hostsync.model import SlotKind, SlotName
 from hostsync.ports import Space, UnitVerb, Worker
 from hostsync.state import HistoryLine, Outcome
+from hostsync.sync import synchronise
 from tests.hostsync.world import PlayedProbe, World, installed, make_world, script, snapshot
 
 OPTIONS = Options()
@@ -167,6 +169,29 @@ def test_assets_of_last_good_stay_on_disk_until_the_verdict(tmp_path: Path) -> N
     settle(world.host())
     assert unit.read_text().endswith("# of 1.1.0\n")
     assert "reload" in world.systemd.requests
+
+
+def test_an_asset_that_was_removed_is_written_before_the_switch(tmp_path: Path) -> None:
+    world = installed(make_world(tmp_path, SlotKind.BUNDLE))
+    unit = world.top / "units/hostsync.service"
+    before = unit.read_bytes()
+    unit.unlink()
+    switch.upgrade(world.host(), world.candidate("1.1.0"), OPTIONS)
+    assert unit.read_bytes() == before
+
+
+def test_a_machine_keeps_its_program_while_nothing_is_installed_on_the_host(
+    tmp_path: Path,
+) -> None:
+    world = make_world(tmp_path, SlotKind.FILE)
+    copy = world.inside("kube1", world.agent.commands[0].path)
+    copy.parent.mkdir(parents=True)
+    copy.write_text("the copy that kubelet runs")
+    host = world.host()
+    (worker,) = host.machines.running()
+    assert synchronise(host.machines, host.agent, worker).in_step
+    assert copy.read_text() == "the copy that kubelet runs"
+    assert not world.inside("kube1", world.layout.root).exists()
 
 
 def test_a_service_that_the_operator_stopped_is_not_started(world: World) -> None:
