@@ -35,6 +35,11 @@ def announce(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return write
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Look at the lab while it is new, before other tests install things in it."""
+    items.sort(key=lambda item: "test_lab.py" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def lab_ground(announce: Callable[[str], None]) -> Iterator[Ground]:
     """Engine, images and keys; where this machine cannot, a skip, or in CI a failure."""

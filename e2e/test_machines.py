@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from e2e.lab import MACHINE_ROOT, Lab
-from e2e.node import SLOT_ROOT, Node, missed
+from e2e.node import CONFIG, SLOT_ROOT, Node, missed
 from e2e.releases import CRASH, HANG, Releases
 
 pytestmark = pytest.mark.lab
 
-UNBIND = f"systemd-run -q --machine=kube1 --wait --pipe /bin/umount {SLOT_ROOT}"
+UNBIND = f"systemd-run -q --machine=kube1 --wait --pipe /bin/umount --lazy {SLOT_ROOT}"
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +68,9 @@ def test_an_upgrade_reaches_a_machine_that_has_only_the_mirror(node: Node) -> No
     node.lab.host_script(UNBIND)
     begun = node.moment()
     mounts = node.lab.machine("/bin/cat", "/proc/self/mountinfo").out
-    node.lab.write("/root/mirror.toml", '[machines]\nmirror_only = ["kube1"]\n')
-    path = node.give(node.releases.good("1.1.0"))
-    done = node.hostsync("--config", "/root/mirror.toml", "upgrade", path)
+    node.lab.write("/etc/hostsync/config.toml", CONFIG + 'mirror_only = ["kube1"]\n')
+    done = node.upgrade(node.releases.good("1.1.0"))
+    node.lab.write("/etc/hostsync/config.toml", CONFIG)
     # The service was stopped by the operator: it is not started, the machine is judged alone.
     assert done.code == 0
     assert node.lab.machine("/bin/cat", "/proc/self/mountinfo").out == mounts

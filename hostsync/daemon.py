@@ -117,11 +117,12 @@ class Daemon:
         except HostsyncError as error:
             host.event("sync", "failed", f"machine {worker.name}", str(error))
             return Keeping.FAILED
-        said = report.problem or report.release
-        host.event(
-            "sync", "failed" if report.problem else "complete", f"machine {worker.name}", said
-        )
-        return Keeping.IN_STEP if report.in_step else Keeping.FAILED
+        if report.problem:
+            host.event("sync", "failed", f"machine {worker.name}", report.problem)
+            return Keeping.FAILED
+        if not found.in_step or report.view is not found.view:
+            host.event("sync", "complete", f"machine {worker.name}", report.release)
+        return Keeping.IN_STEP
 
 
 class Keeping(Enum):

@@ -35,9 +35,12 @@ class Layout:
         return self.root / f"{self.prefix}{name}"
 
     def slot_of(self, link_target: str) -> SlotName | None:
-        """The slot that a relative link target names, None for any other text."""
+        """The slot that a link target names, None for any other text.
+
+        Links of hostsync are relative; a path in full is how other installers lay them.
+        """
         for name in SlotName:
-            if link_target == f"{self.prefix}{name}":
+            if link_target in (f"{self.prefix}{name}", str(self.slot(name))):
                 return name
         return None
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from hostsync import config
 from hostsync.errors import MachineError
@@ -35,6 +36,15 @@ class NspawnMachines:
         self._policy = policy
         self._machined = machined
         self._known: dict[str, Machine] = {}
+
+    @classmethod
+    def connected(cls, policy: config.Machines) -> Self:
+        """The same on a connection that collects machine starts from now on.
+
+        Raises MachineError when machined cannot be reached.
+        """
+        with _told():
+            return cls(policy, Machined.connect())
 
     def running(self) -> tuple[Worker, ...]:
         """See `ports.Machines.running`."""

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -34,6 +35,7 @@ JOURNAL_LIMIT = 1 << 20
 _PIECE = 64 << 10
 _PIECES_AFTER_THE_END = 16
 """No pipe holds more than 1 MiB; whoever goes on writing is not listened to."""
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class SystemProbe:
@@ -140,20 +142,16 @@ class _Output:
 def _run(argv: tuple[str, ...], timeout: float, limit: int) -> Completed:
     """See `ports.Probe.run`; keeps the first `limit` bytes of each output, as they came."""
     deadline = time.monotonic() + timeout
+    # A signal's handler raises, and between the start and the `try` nobody would end the command.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=CLEAN_ENVIRONMENT,
-            cwd="/",
-            process_group=0,
-        )
-    except OSError as error:
-        raise Failed(f"cannot run {argv[0]}: {error.strerror}") from error
+        process = _start(argv, mask)
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        raise
     with process:
         try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             stdout, stderr = _Output(process.stdout, limit), _Output(process.stderr, limit)
             ended = _ended_in_time(process.pid, (stdout, stderr), deadline)
         finally:
@@ -161,6 +159,23 @@ def _run(argv: tuple[str, ...], timeout: float, limit: int) -> Completed:
         said, complained = stdout.text(), stderr.text()
     status = process.returncode if ended else None
     return Completed(status=status, stdout=said, stderr=complained)
+
+
+def _start(argv: tuple[str, ...], mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=CLEAN_ENVIRONMENT,
+            cwd="/",
+            process_group=0,
+            # No other thread is there that could hold a lock in the child.
+            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask),  # noqa: PLW1509
+        )
+    except OSError as error:
+        raise Failed(f"cannot run {argv[0]}: {error.strerror}") from error
 
 
 def _ended_in_time(pid: int, outputs: tuple[_Output, ...], deadline: float) -> bool:

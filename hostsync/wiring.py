@@ -57,7 +57,7 @@ def wire(config: Config, tell: Tell) -> Wired:
 
 def start_events(config: Config) -> Callable[[float], str | None]:
     """A source of machine starts, on a connection of its own."""
-    return NspawnMachines(config.machines, Machined.connect()).wait_for_start
+    return NspawnMachines.connected(config.machines).wait_for_start
 
 
 def own_release(module: Path = Path(__file__)) -> Path | None:

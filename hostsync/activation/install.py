@@ -13,9 +13,9 @@ from hostsync import assets, links, slots
 from hostsync.activation import verify
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
-from hostsync.activation.plan import check_replaceable, check_room
+from hostsync.activation.plan import Observed, check_replaceable, check_space
 from hostsync.activation.restore import mirror_all, point
-from hostsync.errors import Reason, Refused
+from hostsync.errors import HostsyncError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
 from hostsync.links import LinkCondition, command_target
 from hostsync.model import Digest, Seal, SlotKind, SlotName, tree_digest
@@ -44,19 +44,9 @@ def install(host: Host, path: Path | None, *, start: bool) -> Installed:
     """
     layout = host.agent.layout
     observed = observe(host)
-    for command in observed.commands:
-        adoptable = command.condition is LinkCondition.FILE and layout.kind is SlotKind.FILE
-        if not adoptable:
-            check_replaceable(command)
-    for facts in observed.slots.values():
-        if facts.condition is Condition.IN_THE_WAY:
-            raise Refused(
-                Reason.IN_THE_WAY,
-                f"refusing to use the slot {facts.path}: {facts.detail}",
-                remedy="move it aside",
-            )
+    _check_places(host, observed)
     current = observed.current.slot
-    if current is not None and observed.slots[current].condition is not Condition.EMPTY:
+    if current is not None and _in_use(host, observed, current, path):
         slot, adopted = _adopt_slots(host, current, observed.last_good.slot, path), True
     else:
         source, adopted = _source(host, path)
@@ -69,6 +59,54 @@ def install(host: Host, path: Path | None, *, start: bool) -> Installed:
     seal = slots.observe(layout, layout.slot(slot)).seal
     version = seal.version if seal is not None else ""
     return Installed(version=version, slot=slot, adopted=adopted, problems=problems)
+
+
+def _check_places(host: Host, observed: Observed) -> None:
+    """Refuse before anything is changed when something stands where slots and links go."""
+    for link in (observed.current, observed.last_good):
+        check_replaceable(link)
+    for command in observed.commands:
+        adoptable = command.condition is LinkCondition.FILE
+        if not (adoptable and host.agent.layout.kind is SlotKind.FILE):
+            check_replaceable(command)
+    for facts in observed.slots.values():
+        if facts.condition is Condition.IN_THE_WAY:
+            raise Refused(
+                Reason.IN_THE_WAY,
+                f"refusing to use the slot {facts.path}: {facts.detail}",
+                remedy="move it aside",
+            )
+
+
+def _in_use(host: Host, observed: Observed, slot: SlotName, path: Path | None) -> bool:
+    """Whether a slot holds a release that counts, sealed or not.
+
+    What cannot run, or a bundle that lost its seal, counts only while no release is named that
+    could take its place.
+    """
+    if observed.slots[slot].condition is Condition.EMPTY:
+        return False
+    if path is None or slot in observed.runnable:
+        return True
+    if host.agent.layout.kind is SlotKind.BUNDLE:
+        return False
+    try:
+        verify.on_host(host, host.agent.layout.slot(slot))
+    except HostsyncError:
+        return False
+    return True
+
+
+def _check_not_lost(host: Host, digest: Digest) -> None:
+    """Refuse to replace a file at a compatibility path by a link to another release."""
+    for command in host.agent.commands:
+        found = links.observe(host.agent.layout, command.path)
+        if found.condition is LinkCondition.FILE and tree_digest(scan(command.path)) != digest:
+            raise Refused(
+                Reason.NOT_OURS,
+                f"{command.path} is a file of another release, which would be lost",
+                remedy="adopt it with `hostsync install`, then use `hostsync upgrade PATH`",
+            )
 
 
 def _source(host: Host, path: Path | None) -> tuple[Path, bool]:
@@ -110,12 +148,13 @@ def _stage(host: Host, path: Path) -> SlotName:
     layout = host.agent.layout
     with open_candidate(path, agent=host.agent.name, kind=layout.kind) as candidate:
         digest = candidate.inspected.content_digest
+        _check_not_lost(host, digest)
         for name in SlotName:
             seal = slots.observe(layout, layout.slot(name)).seal
             if seal is not None and seal.sha256 == digest:
                 return name
         space = host.probe.space(layout.root)
-        check_room(layout.root, space.free, candidate.inspected.size, host.config.reserve_bytes)
+        check_space(host.agent, space, candidate.inspected.size, host.config.reserve_bytes)
         host.fs.make_directory(layout.root)
         staging = layout.staging(_ORDER)
         slots.discard(host.fs, layout, staging, _ORDER)
@@ -125,6 +164,7 @@ def _stage(host: Host, path: Path) -> SlotName:
             _seal(host, staging, digest)
         except BaseException:
             slots.discard(host.fs, layout, staging, _ORDER)
+            host.fs.sweep(layout.root, TRASH_PREFIX)
             raise
     target = _free_slot(host)
     slots.discard(host.fs, layout, layout.slot(target), _ORDER)
@@ -152,7 +192,8 @@ def _select(host: Host, slot: SlotName) -> None:
     layout = host.agent.layout
     last_good = links.observe(layout, layout.last_good).slot
     if last_good is None or not slots.runnable(layout, layout.slot(last_good)):
-        point(host, slot, links_of="last-good")
+        last_good = slot
+    point(host, last_good, links_of="last-good")
     point(host, slot, links_of="current")
     for command in host.agent.commands:
         target = command_target(layout, command)
@@ -165,8 +206,9 @@ def _select(host: Host, slot: SlotName) -> None:
 def _converge_assets(host: Host, slot: SlotName, *, start: bool) -> None:
     content = host.agent.layout.slot(slot)
     wanted = assets.of_release(host.config, host.agent, content)
-    if assets.converge(host.fs, wanted):
-        host.units.reload()
+    assets.converge(host.fs, wanted)
+    # Killed after the last write, a repetition finds nothing to write: systemd is always told.
+    host.units.reload()
     host.units.enable(assets.ENABLED)
     if start and host.units.state(host.agent.unit).active not in ("active", "activating"):
         host.units.queue(UnitVerb.START, host.agent.unit)

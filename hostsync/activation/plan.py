@@ -113,7 +113,7 @@ def plan_upgrade(
     target = current.other
     _check_layout(agent, observed, target)
     _check_known_bad(observed, wish)
-    _check_space(agent, observed, wish, reserve)
+    check_space(agent, observed.space, wish.size, reserve)
     _check_machines(observed, wish, reserve)
     facts = observed.slots[target]
     evicts = facts.condition is not Condition.EMPTY
@@ -232,8 +232,9 @@ def _check_known_bad(observed: Observed, wish: Wish) -> None:
         )
 
 
-def _check_space(agent: Agent, observed: Observed, wish: Wish, reserve: int) -> None:
-    root, space = agent.layout.root, observed.space
+def check_space(agent: Agent, space: Space, size: int, reserve: int) -> None:
+    """Refuse when the slots' filesystem cannot take a release of that size."""
+    root = agent.layout.root
     if space.read_only:
         raise Refused(
             Reason.READ_ONLY,
@@ -246,7 +247,7 @@ def _check_space(agent: Agent, observed: Observed, wish: Wish, reserve: int) -> 
             f"the filesystem of {root} is mounted noexec",
             remedy=f"set agents.{agent.name}.slot_root to a place that allows execution",
         )
-    check_room(root, space.free, wish.size, reserve)
+    check_room(root, space.free, size, reserve)
 
 
 def check_room(where: Path | str, free: int, size: int, reserve: int) -> None:

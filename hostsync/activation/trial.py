@@ -208,9 +208,9 @@ def _converge_assets(host: Host, slot: SlotName) -> None:
         return
     content = host.agent.layout.slot(slot)
     try:
-        written = assets.converge(host.fs, assets.of_release(host.config, host.agent, content))
-        if written:
-            host.units.reload()
+        assets.converge(host.fs, assets.of_release(host.config, host.agent, content))
+        # A judge killed after the last write finds nothing to write: systemd is told in any case.
+        host.units.reload()
     except HostsyncError as error:
         host.event("assets", "failed", str(content), str(error))
 

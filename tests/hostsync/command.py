@@ -1,0 +1,158 @@
+"""The command line as a real process, on a host of its own beneath one directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import hostsync
+from hostsync import config
+from hostsync.config import Agent
+from hostsync.fs import Disk
+from hostsync.record import RecordFile
+from hostsync.state import HistoryLine, Outcome, State
+from tests.hostsync.fake_systemd import FakeSystemd, FakeUnit
+from tests.hostsync.world import script
+from tests.nspawn.fake_machined import FakeMachined, bus
+
+SOURCE = Path(hostsync.__file__).parents[1]
+JUDGE = "hostsync-judge.service"
+LONG = 60.0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A command that ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def values(self) -> list[dict[str, object]]:
+        """Every line of its output as JSON."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> Mapping[str, object]:
+        """The error that was told as JSON."""
+        (value,) = [value["error"] for value in self.values if "error" in value]
+        assert isinstance(value, dict)
+        return value
+
+
+@dataclass
+class CommandLine:
+    """A host with a single-file agent; nothing outside `top` is touched."""
+
+    top: Path
+    bus_address: str
+    systemd: FakeSystemd | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.top.mkdir(exist_ok=True)
+        (self.top / "config.toml").write_text(
+            f'state_root = "{self.top}/state"\nrun_root = "{self.top}/run"\n'
+            f'unit_root = "{self.top}/units"\nreserve_mib = 1\n'
+            f'[machines]\nroot = "{self.top}/machines"\n'
+            f'[agents.aks-flex-node]\nslot_root = "{self.top}/lib"\nbin_root = "{self.top}/bin"\n'
+        )
+
+    @property
+    def agent(self) -> Agent:
+        return config.load(self.top / "config.toml").agent(None)
+
+    @property
+    def record(self) -> RecordFile:
+        return RecordFile(self.top / "state/aks-flex-node", Disk())
+
+    @property
+    def state(self) -> State:
+        return State(self.top / "state/aks-flex-node", Disk())
+
+    def argv(self, *words: str | bytes, prefix: tuple[str, ...] = ()) -> list[str | bytes]:
+        options = ("--config", str(self.top / "config.toml"))
+        return [*prefix, sys.executable, "-m", "hostsync", *options, *words]
+
+    def run(self, *words: str | bytes, prefix: tuple[str, ...] = ()) -> Ran:
+        """Run one command to its end."""
+        argv = self.argv(*words, prefix=prefix)
+        done = subprocess.run(
+            argv, capture_output=True, check=False, cwd=SOURCE, env=self._env(), timeout=LONG,
+            text=True, errors="strict",
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        return Ran(status=done.returncode, out=done.stdout, err=done.stderr)
+
+    @contextmanager
+    def started(
+        self, *words: str, stdout: int = subprocess.PIPE
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A command that goes on; killed in the end if need be."""
+        # A test runner under nohup would pass on that SIGHUP is ignored.
+        argv = self.argv(*words, prefix=("env", "--default-signal"))
+        with subprocess.Popen(
+            argv, stdout=stdout, stderr=subprocess.PIPE, cwd=SOURCE, env=self._env(),
+            text=True,
+        ) as process:  # fmt: skip
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def program(self, version: str, text: str = "") -> Path:
+        """A candidate."""
+        path = self.top / "candidates" / f"agent-{version}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text or script("aks-flex-node", version, "good"))
+        path.chmod(0o755)
+        return path
+
+    def installed(self) -> CommandLine:
+        """The same host with 1.0.0 installed."""
+        assert self.run("install", str(self.program("1.0.0")), "--no-start").status == 0
+        return self
+
+    def decide(self, outcome: Outcome, reason: str = "") -> None:
+        """Have the order in flight end so as soon as its judge is started."""
+        assert self.systemd is not None
+        self.systemd.served.at["StartUnit"] = lambda: self._judge(outcome, reason)
+
+    def _judge(self, outcome: Outcome, reason: str) -> None:
+        record = self.record.load()
+        assert record is not None
+        self.state.append(
+            HistoryLine(
+                order=record.order, agent=record.agent, source=record.source,
+                version=record.candidate.version, digest=record.candidate.digest,
+                previous_version=record.previous.version, outcome=outcome, reason=reason,
+                started_at=record.created_at, ended_at=record.updated_at,
+            )
+        )  # fmt: skip
+        self.record.clear()
+
+    def _env(self) -> dict[str, str]:
+        own = {"PATH": os.environ["PATH"], "DBUS_SYSTEM_BUS_ADDRESS": self.bus_address}
+        return {**own, **self.environment}
+
+
+@contextmanager
+def command_line(top: Path) -> Iterator[CommandLine]:
+    """A host whose bus has a systemd with the judge's unit, and a machined without machines."""
+    with bus(top / "bus") as running:
+        systemd = FakeSystemd(running.address)
+        machined = FakeMachined(running.address)
+        systemd.served.units[JUDGE] = FakeUnit(active="inactive", main_pid=0)
+        systemd.served.units["aks-flex-node-agent.service"] = FakeUnit(active="active")
+        try:
+            yield CommandLine(top / "host", running.address, systemd)
+        finally:
+            machined.close()
+            systemd.close()
