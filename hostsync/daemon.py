@@ -45,7 +45,6 @@ class Daemon:
         """Run until a signal ends it; raises SystemExit(0) then."""
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
-        self._settle()
         next_look = self._look()
         self._tell_systemd("READY=1\nSTATUS=keeping machines in step")
         while True:
@@ -74,7 +73,7 @@ class Daemon:
     def _settle(self) -> None:
         """Finish an order that nobody is left to finish; one under judgement is left alone."""
         try:
-            with lock.held(self._hosts[0].config.run_root, "daemon start"):
+            with lock.held(self._hosts[0].config.run_root, "hostsync daemon"):
                 settle_all(self._hosts)
         except Busy:
             return
@@ -82,7 +81,12 @@ class Daemon:
             self._hosts[0].event("settle", "failed", "record", str(error))
 
     def _look(self) -> float:
-        """Bring what has drifted back in step and return when to look again."""
+        """Bring what has drifted back in step and return when to look again.
+
+        A command that was killed in mid-order leaves a record: it is settled first.
+        """
+        if any(host.record.path.exists() for host in self._hosts):
+            self._settle()
         self._looks += 1
         deep = self._looks % DEEP_EVERY == 0
         found = {step for host in self._hosts for step in self._look_at(host, deep=deep)}
@@ -105,6 +109,8 @@ class Daemon:
         return [self._keep(host, worker, deep=deep) for worker in workers]
 
     def _keep(self, host: Host, worker: Worker, *, deep: bool) -> Keeping:
+        if self._watchdog is not None:
+            self._tell_systemd("WATCHDOG=1")
         found = inspect(host.machines, host.agent, worker, deep=deep)
         # A mirror serves, but a machine that may have the bind is to have it back.
         if found.in_step and (found.view is not View.MIRROR or not worker.bindable):

@@ -15,7 +15,7 @@ from typing import Self
 from hostsync import config
 from hostsync.errors import MachineError
 from hostsync.model import Entry
-from hostsync.ports import Completed, Mirror, Seen, View, Worker
+from hostsync.ports import Completed, Mirror, Seen, Space, View, Worker
 from hostsync.redaction import plain, redact
 from nspawn import rootfs as nspawn_rootfs
 from nspawn import run as nspawn_run
@@ -89,12 +89,13 @@ class NspawnMachines:
         with opened:
             yield _Directory(opened)
 
-    def free_bytes(self, rootfs: Path) -> int:
-        """See `ports.Machines.free_bytes`."""
+    def space(self, rootfs: Path) -> Space:
+        """See `ports.Machines.space`."""
         with _told(), nspawn_rootfs.Directory.open(rootfs, Path("/"), create=False) as top:
             if top.read_only:
                 raise MachineError(f"the rootfs {rootfs} is mounted read-only")
-            return top.free_bytes()
+            device = rootfs.stat().st_dev
+            return Space(device=device, free=top.free_bytes(), read_only=False, noexec=False)
 
     def run(self, worker: Worker, argv: tuple[str, ...], timeout: float) -> Completed:
         """See `ports.Machines.run`."""
@@ -199,7 +200,8 @@ def _told() -> Iterator[None]:
     try:
         yield
     except NspawnError as error:
-        raise MachineError(str(error)) from error
+        raise MachineError(plain(str(error))) from error
     except OSError as error:
         where = f" {error.filename}" if error.filename else ""
-        raise MachineError(f"cannot reach into the machine:{where} {error.strerror}") from error
+        said = plain(f"cannot reach into the machine:{where} {error.strerror}")
+        raise MachineError(said) from error

@@ -117,6 +117,7 @@ class Completed:
 class Space:
     """A filesystem as far as staging cares; `free` in bytes, for root."""
 
+    device: int
     free: int
     read_only: bool
     noexec: bool
@@ -256,8 +257,8 @@ class Machines(Protocol):
     ) -> AbstractContextManager[Mirror]:
         """Open a directory within a rootfs; one that is missing is created or an error."""
 
-    def free_bytes(self, rootfs: Path) -> int:
-        """Free space of a rootfs, in bytes; an error when it is mounted read-only."""
+    def space(self, rootfs: Path) -> Space:
+        """The filesystem of a rootfs; an error when it is mounted read-only."""
 
     def run(self, worker: Worker, argv: tuple[str, ...], timeout: float) -> Completed:
         """Run a command inside the machine, as its root, with a clean environment."""

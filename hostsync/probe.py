@@ -84,6 +84,7 @@ class SystemProbe:
         except OSError as error:
             raise DiskError(f"cannot examine {existing}: {error.strerror}") from error
         return Space(
+            device=existing.stat().st_dev,
             free=status.f_bavail * status.f_frsize,
             read_only=bool(status.f_flag & os.ST_RDONLY),
             noexec=bool(status.f_flag & os.ST_NOEXEC),

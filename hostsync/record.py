@@ -74,6 +74,7 @@ class TrialState(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
     started: float
     baseline_invocation: str
+    baseline_restarts: int = 0
     attempts: int = 1
 
 
@@ -106,9 +107,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: float
     trial: TrialState | None = None
     reason: str = ""
+    blame: bool = True
+    """Whether the reason speaks against the release, so that it is remembered as bad."""
     failed_invocation: str = ""
     """The run of the service that failed: where its last words are found in the journal."""
     evidence: list[str] = []
+    resumptions: int = 0
+    """How often going back was begun; beyond a limit trouble with systemd is final."""
 
 
 class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +140,10 @@ class RecordFile:
                 data = file.read(RECORD_LIMIT + 1)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise Refused(
+                Reason.RECORD_UNREADABLE, f"cannot read {self.path}: {error.strerror}"
+            ) from error
         try:
             return decode(data)
         except ValueError as error:

@@ -10,6 +10,7 @@ import os
 import stat
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 
 from hostsync.layout import Layout
@@ -150,6 +151,6 @@ def _move(fs: Fs, pairs: tuple[tuple[Path, Path], ...]) -> None:
 
 def _drop(fs: Fs, layout: Layout, path: Path, order: str) -> None:
     if os.path.lexists(path):
-        trash = layout.trash(f"{order}-{path.name.lstrip('.')}")
-        fs.remove(trash)
-        fs.move(path, trash)
+        name = f"{order}-{path.name.lstrip('.')}"
+        places = (layout.trash(f"{name}-{number}") for number in count())
+        fs.move(path, next(place for place in places if not os.path.lexists(place)))

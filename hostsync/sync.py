@@ -14,15 +14,16 @@ from pathlib import Path
 from hostsync.config import Agent
 from hostsync.convergence import Link, Listing, Move, Put, Remove, Step, Wanted, converge
 from hostsync.errors import MachineError
-from hostsync.layout import EVICTED_PREFIX, STAGING_PREFIX, WANTED_NAME, Layout
+from hostsync.layout import EVICTED_PREFIX, SEAL_NAME, STAGING_PREFIX, WANTED_NAME, Layout
 from hostsync.links import command_target
 from hostsync.links import observe as observe_link
 from hostsync.model import SEAL_LIMIT, Seal, SlotKind, SlotName, tree_digest
-from hostsync.ports import Machines, Mirror, View, Worker
+from hostsync.ports import Machines, Mirror, Seen, View, Worker
 from hostsync.slots import observe as observe_slot
 from hostsync.slots import read_small
 
 _OURS = (".hostsync-",)
+_SEAL_SUFFIX = f".{SEAL_NAME}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,7 @@ def host_listing(layout: Layout) -> Listing:
             path
             for path in sorted(layout.root.iterdir())
             if path.name.startswith((STAGING_PREFIX, EVICTED_PREFIX))
-            and not (layout.kind is SlotKind.FILE and path.name.endswith(".RELEASE"))
+            and not (layout.kind is SlotKind.FILE and path.name.endswith(_SEAL_SUFFIX))
         ]
     seals = {path.name: observe_slot(layout, path).seal for path in contents}
     links = {p.name: observe_link(layout, p).target or None for p in _links(layout)}
@@ -106,7 +107,7 @@ def inspect(
     if current_seal(layout) is None:
         return _nothing_installed(worker)
     try:
-        view = machines.see(worker, layout.root).view
+        seen = machines.see(worker, layout.root)
         inside = _seal_inside(machines, layout, worker)
         mirrored = worker.rootfs is None or _mirrored(machines, agent, worker.rootfs, deep=deep)
     except MachineError as error:
@@ -120,15 +121,15 @@ def inspect(
             note=note,
         )
     wanted = current_seal(layout)
-    problem = _problem(view, inside, wanted, worker, mirrored=mirrored)
+    problem = _problem(seen, inside, wanted, worker, mirrored=mirrored)
     return MachineReport(
         name=worker.name,
-        view=view,
+        view=seen.view,
         release=_version(inside),
         mirrored=mirrored,
         in_step=not problem,
         problem=problem,
-        note=note or worker.why_not,
+        note=note or worker.why_not or _oddity(seen),
     )
 
 
@@ -186,19 +187,28 @@ def _mirrored(machines: Machines, agent: Agent, rootfs: Path, *, deep: bool) -> 
 
 def _mirror_listing(layout: Layout, mirror: Mirror, *, deep: bool) -> Listing:
     names = mirror.names()
-    contents = [n for n in names if _is_content(layout, n)]
+    contents = _contents(layout, names)
     return Listing(
-        entries={name: _valid_seal(layout, mirror, name, deep=deep) for name in contents},
+        entries={
+            name: _valid_seal(layout, mirror, name, deep=deep) if name in names else None
+            for name in contents
+        },
         links={p.name: mirror.read_link(p.name) for p in _links(layout)},
         wanted=mirror.read_file(WANTED_NAME, SEAL_LIMIT),
     )
 
 
-def _is_content(layout: Layout, name: str) -> bool:
-    if layout.kind is SlotKind.FILE and name.endswith(".RELEASE"):
-        return False
+def _contents(layout: Layout, names: Iterable[str]) -> list[str]:
+    """The slot-like things among the names of a mirror.
+
+    A seal of a single file that lost its content to a killed rename stands for the content,
+    so that it is taken away with it.
+    """
     slots = {layout.slot(slot).name for slot in SlotName}
-    return name in slots or name.startswith(_OURS)
+    ours = {n for n in names if n in slots or n.startswith(_OURS)}
+    if layout.kind is SlotKind.FILE:
+        ours = {n.removesuffix(_SEAL_SUFFIX) for n in ours}
+    return sorted(ours)
 
 
 def _valid_seal(layout: Layout, mirror: Mirror, name: str, *, deep: bool) -> bytes | None:
@@ -218,11 +228,14 @@ def _carry_out(layout: Layout, mirror: Mirror, step: Step) -> None:
         case Put(source, name):
             pairs = zip(layout.parts(layout.root / source), layout.parts(Path(name)), strict=True)
             for origin, part in pairs:
+                mirror.remove(str(part))
                 mirror.put_tree(str(part), origin)
         case Move(old, new):
             pairs = zip(layout.parts(Path(old)), layout.parts(Path(new)), strict=True)
+            there = mirror.names()
             for before, after in pairs:
-                mirror.rename(str(before), str(after))
+                if str(before) in there:
+                    mirror.rename(str(before), str(after))
         case Remove(name):
             for part in reversed(layout.parts(Path(name))):
                 mirror.remove(str(part))
@@ -233,10 +246,12 @@ def _carry_out(layout: Layout, mirror: Mirror, step: Step) -> None:
 
 
 def _problem(
-    view: View, inside: bytes | None, wanted: bytes | None, worker: Worker, *, mirrored: bool
+    seen: Seen, inside: bytes | None, wanted: bytes | None, worker: Worker, *, mirrored: bool
 ) -> str:
-    if view is View.NONE or inside is None:
+    if seen.view is View.NONE or inside is None:
         return f"machine {worker.name} sees no release"
+    if seen.view is View.BIND and not seen.read_only:
+        return f"machine {worker.name} has the slot root bound writable; restart the machine"
     if inside != wanted:
         return (
             f"machine {worker.name} is skewed: it sees {_version(inside) or 'an unreadable seal'}, "
@@ -244,6 +259,13 @@ def _problem(
         )
     if not mirrored:
         return f"machine {worker.name}: the mirror beneath the bind differs from the host"
+    return ""
+
+
+def _oddity(seen: Seen) -> str:
+    """What is harmless but should not be: only a restart of the machine takes mounts away."""
+    if seen.view is View.BIND and seen.depth > 1:
+        return f"bound {seen.depth} times over; a restart of the machine clears that"
     return ""
 
 

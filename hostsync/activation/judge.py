@@ -18,6 +18,9 @@ from hostsync.config import Health, Readiness
 from hostsync.ports import UnitState
 
 _BEFORE_THE_PROCESS = frozenset({"condition", "start-pre", "start"})
+LONGEST_BEFORE_START = 300.0
+"""Seconds that may pass before the candidate is started: the old release stops, jobs wait."""
+
 _UNIT_STARTS = frozenset({"activating", "active", "reloading"})
 
 
@@ -39,13 +42,16 @@ class Sample:
 class Watch:
     """What the judge remembers between samples; starts anew after a reboot.
 
-    `started` is when the restart was asked for, `baseline` the invocation before it (empty
-    when the running one may already be the candidate's).
+    `started` is when the candidate's time began, `asked` when the restart was asked for (by
+    default the same), `baseline` the invocation before it (empty when the running one may
+    already be the candidate's) and `restarts` the count of automatic restarts then.
     """
 
     health: Health
     started: float
     baseline: str
+    asked: float | None = None
+    restarts: int = 0
     invocation: str = ""
     pid: int = 0
     running_since: float | None = None
@@ -98,7 +104,7 @@ def _follow(watch: Watch, sample: Sample) -> Watch | Bad:
     unit = sample.unit
     if not watch.invocation:
         if unit.invocation in ("", watch.baseline) or unit.active == "deactivating":
-            return watch
+            return _before_the_start(watch, sample)
         watch = replace(watch, invocation=unit.invocation)
     ended = _ended(watch, sample)
     if ended is not None:
@@ -112,9 +118,18 @@ def _follow(watch: Watch, sample: Sample) -> Watch | Bad:
     return watch
 
 
+def _before_the_start(watch: Watch, sample: Sample) -> Watch:
+    """The old release's own time to stop, and a job that waits, are not the candidate's time."""
+    asked = watch.started if watch.asked is None else watch.asked
+    waits = sample.unit.active in ("deactivating", "inactive") and sample.job is None
+    if waits and sample.at - asked < LONGEST_BEFORE_START:
+        return replace(watch, started=sample.at, asked=asked)
+    return watch
+
+
 def _ended(watch: Watch, sample: Sample) -> Bad | None:
     unit = sample.unit
-    if unit.invocation != watch.invocation or unit.restarts > 0:
+    if unit.invocation != watch.invocation or unit.restarts not in (0, watch.restarts):
         return Bad(f"it ended and was started again{_result(sample)}")
     if unit.active not in _UNIT_STARTS:
         return Bad(f"it ended: the service is {unit.active} ({unit.sub}){_result(sample)}")

@@ -13,8 +13,14 @@ from hostsync.ports import Worker
 
 
 def observe(host: Host) -> Observed:
-    """Everything a plan depends on, at this instant. Raises UnitsError, MachineError."""
+    """Everything a plan depends on, at this instant. Raises UnitsError."""
     layout = host.agent.layout
+    workers: tuple[Worker, ...] = ()
+    problem = ""
+    try:
+        workers = host.machines.running()
+    except MachineError as error:
+        problem = str(error)
     return Observed(
         space=host.probe.space(layout.root),
         slots={name: slots.observe(layout, layout.slot(name)) for name in SlotName},
@@ -23,7 +29,8 @@ def observe(host: Host) -> Observed:
         last_good=links.observe(layout, layout.last_good),
         commands=tuple(links.observe(layout, c.path) for c in host.agent.commands if c.on_host),
         unit=host.units.state(host.agent.unit),
-        machines=tuple(_machine(host, worker) for worker in host.machines.running()),
+        machines=tuple(_machine(host, worker) for worker in workers),
+        machines_problem=problem,
         known_bad={bad.digest: bad.reason for bad in host.state.known_bad()},
     )
 
@@ -39,6 +46,7 @@ def _machine(host: Host, worker: Worker) -> MachineFacts:
         problem = "" if worker.bindable else f"machine {worker.name}: {worker.why_not}"
         return MachineFacts(name=worker.name, free=None, problem=problem)
     try:
-        return MachineFacts(name=worker.name, free=host.machines.free_bytes(worker.rootfs))
+        space = host.machines.space(worker.rootfs)
+        return MachineFacts(name=worker.name, free=space.free, device=space.device)
     except MachineError as error:
         return MachineFacts(name=worker.name, free=None, problem=str(error))

@@ -7,13 +7,14 @@ from contextlib import suppress
 
 from hostsync.activation.host import Host
 from hostsync.activation.recover import Duty, duty
+from hostsync.activation.restore import sweep_leftovers
 from hostsync.activation.service import JUDGE_UNIT
-from hostsync.activation.trial import settle_undo
+from hostsync.activation.undo import undo
 from hostsync.errors import Busy, Failed, HostsyncError
 from hostsync.layout import STAGING_PREFIX, TEMPORARY_PREFIX, TRASH_PREFIX
 from hostsync.ports import UnitVerb
 from hostsync.record import Phase, Record
-from hostsync.state import HistoryLine
+from hostsync.state import HistoryLine, Outcome
 
 TICK_SECONDS = 0.1
 SLACK_SECONDS = 120.0
@@ -31,10 +32,10 @@ def settle_all(hosts: Iterable[Host]) -> None:
         if record is None:
             _sweep(host)
         elif duty(record) is Duty.UNDO:
-            settle_undo(host, record)
+            undo(host, record, Outcome.INTERRUPTED, f"interrupted while {record.phase}")
         else:
             with suppress(HostsyncError):
-                host.units.queue(UnitVerb.START, JUDGE_UNIT)
+                host.units.queue(UnitVerb.RESTART, JUDGE_UNIT)
             raise Busy(
                 f"busy: order {record.order} ({record.agent} {record.candidate.version}) is "
                 f"in flight, {record.phase}",
@@ -76,7 +77,7 @@ def _load(host: Host) -> Record | None:
 
 def _sweep(host: Host) -> None:
     """Remove what killed processes left; whatever a link or a record names is never among it."""
-    for directory in (host.agent.layout.root, host.record.path.parent):
-        if directory.is_dir():
-            for prefix in (STAGING_PREFIX, TRASH_PREFIX, TEMPORARY_PREFIX):
-                host.fs.sweep(directory, prefix)
+    if host.agent.layout.root.is_dir():
+        sweep_leftovers(host, (STAGING_PREFIX, TRASH_PREFIX, TEMPORARY_PREFIX))
+    if host.record.path.parent.is_dir():
+        host.fs.sweep(host.record.path.parent, TEMPORARY_PREFIX)

@@ -5,6 +5,7 @@ Pure: opens nothing. What `--preflight` prints and what `upgrade` does are the s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,10 +21,14 @@ from hostsync.slots import Condition, SlotFacts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineFacts:
-    """A running worker before the switch: free bytes of its rootfs, or why it is unready."""
+    """A running worker before the switch: free bytes of its rootfs, or why it is unready.
+
+    `device` tells filesystems apart: a release needs room once for each copy on one of them.
+    """
 
     name: str
     free: int | None
+    device: int = 0
     problem: str = ""
 
 
@@ -39,6 +44,8 @@ class Observed:
     commands: tuple[LinkFacts, ...]
     unit: UnitState
     machines: tuple[MachineFacts, ...]
+    machines_problem: str
+    """Why the machines of this host cannot be told, empty when they can."""
     known_bad: Mapping[str, str]
     """Why a release was judged bad, by its content digest."""
 
@@ -168,6 +175,12 @@ def plan_rollback(agent: Agent, observed: Observed) -> Plan | NothingToDo:
 
 
 def _check_installed(agent: Agent, observed: Observed) -> tuple[SlotName, Seal]:
+    if observed.unit.load != "loaded":
+        raise Refused(
+            Reason.NOT_INSTALLED,
+            f"systemd cannot load {agent.unit} ({observed.unit.load}), so nothing could be judged",
+            remedy=f"mend it, or set agents.{agent.name}.unit",
+        )
     link = observed.current
     if link.condition is LinkCondition.LINK and link.slot is not None:
         facts = observed.slots[link.slot]
@@ -264,15 +277,17 @@ def check_room(where: Path | str, free: int, size: int, reserve: int) -> None:
 def _check_machines(observed: Observed, wish: Wish, reserve: int) -> None:
     if wish.best_effort:
         return
+    remedy = "mend that, or order with --machines-best-effort"
+    if observed.machines_problem:
+        raise Refused(Reason.MACHINE_UNREADY, observed.machines_problem, remedy=remedy)
+    copies = Counter([observed.space.device])
     for machine in observed.machines:
         if machine.problem:
-            raise Refused(
-                Reason.MACHINE_UNREADY,
-                machine.problem,
-                remedy="mend the machine, or order with --machines-best-effort",
-            )
+            raise Refused(Reason.MACHINE_UNREADY, machine.problem, remedy=remedy)
         if machine.free is not None:
-            check_room(f"the rootfs of machine {machine.name}", machine.free, wish.size, reserve)
+            copies[machine.device] += 1
+            where = f"the filesystem of machine {machine.name}'s rootfs"
+            check_room(where, machine.free, wish.size * copies[machine.device], reserve)
 
 
 def _staging_steps(agent: Agent, wish: Wish, machines: tuple[str, ...]) -> tuple[Step, ...]:

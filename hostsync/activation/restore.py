@@ -10,6 +10,7 @@ from hostsync.errors import HostsyncError, MachineError
 from hostsync.layout import TEMPORARY_PREFIX, TRASH_PREFIX
 from hostsync.model import SlotName
 from hostsync.record import Phase, Record
+from hostsync.redaction import plain
 from hostsync.state import HistoryLine, Outcome
 from hostsync.sync import synchronise
 
@@ -39,14 +40,13 @@ def restore(host: Host, record: Record) -> Fallback:
     return goal
 
 
-def undo(host: Host, record: Record, outcome: Outcome, reason: str) -> None:
-    """End an order that never came to its trial: everything back, one line of history."""
-    goal = restore(host, record)
-    close(host, record, outcome, "; ".join(filter(None, (reason, goal.degraded))))
-
-
 def close(host: Host, record: Record, outcome: Outcome, reason: str) -> HistoryLine:
-    """Write the order's line of history, tidy up, then forget the record: in this order."""
+    """Tidy up, write the order's line of history, then forget the record: in this order.
+
+    A machine that could not follow is named in the reason: it stays owed.
+    """
+    owed = mirror_all(host)
+    sweep_leftovers(host, (TRASH_PREFIX, TEMPORARY_PREFIX))
     line = HistoryLine(
         order=record.order,
         agent=record.agent,
@@ -55,17 +55,27 @@ def close(host: Host, record: Record, outcome: Outcome, reason: str) -> HistoryL
         digest=record.candidate.digest,
         previous_version=record.previous.version,
         outcome=outcome,
-        reason=reason,
+        reason=plain("; ".join(filter(None, (reason, *owed)))),
         started_at=record.created_at,
         ended_at=host.clock.wall(),
         evidence=record.evidence,
     )
     host.state.append(line)
-    mirror_all(host)
-    for prefix in (TRASH_PREFIX, TEMPORARY_PREFIX):
-        host.fs.sweep(host.agent.layout.root, prefix)
     host.record.clear()
     return line
+
+
+def sweep_leftovers(host: Host, prefixes: tuple[str, ...]) -> None:
+    """Delete what begins with the prefixes in the slot root; what cannot be deleted is told.
+
+    Space comes back before anything is written, and an immutable file in the trash must not
+    keep an order from ending.
+    """
+    for prefix in prefixes:
+        try:
+            host.fs.sweep(host.agent.layout.root, prefix)
+        except HostsyncError as error:
+            host.event("sweep", "failed", str(host.agent.layout.root), str(error))
 
 
 def point(host: Host, slot: SlotName, *, links_of: str) -> None:

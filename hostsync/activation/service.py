@@ -12,6 +12,7 @@ from hostsync.ports import UnitVerb
 from hostsync.slots import read_small
 
 JUDGE_UNIT = "hostsync-judge.service"
+JUDGE_START_SECONDS = 30.0
 LONGEST_WAIT = 1.0
 """Seconds between looks at a service even when no event came."""
 
@@ -34,7 +35,7 @@ def stop(host: Host) -> None:
     job = host.units.queue(UnitVerb.STOP, unit)
     deadline = host.clock.monotonic() + grace
     killed = False
-    while host.units.job_result(job) is None:
+    while host.units.job_result(job) is None and not _is_down(host):
         remaining = deadline - host.clock.monotonic()
         if remaining <= 0:
             if killed:
@@ -43,6 +44,27 @@ def stop(host: Host) -> None:
             killed, deadline = True, host.clock.monotonic() + 10.0
             continue
         host.units.wait(min(remaining, LONGEST_WAIT))
+
+
+def _is_down(host: Host) -> bool:
+    """The signal that ends a job can be lost when the bus restarts; the unit's state is not."""
+    return host.units.state(host.agent.unit).active in ("inactive", "failed")
+
+
+def hand_to_judge(host: Host) -> str:
+    """Have a judge start on what the record holds; why it did not, empty when it did.
+
+    The caller holds the host's lock, so a judge that lives is idle or about to end: it is
+    replaced, for starting a unit that is still active would start nobody. A judge whose
+    condition was not met counts as started for systemd, and is none.
+    """
+    result = run_job(host, UnitVerb.RESTART, JUDGE_UNIT, JUDGE_START_SECONDS)
+    if result != "done":
+        return f"its job ended as {result!r}"
+    active = host.units.state(JUDGE_UNIT).active
+    if active not in ("active", "activating"):
+        return f"it is {active} right after its start: does it look for records elsewhere?"
+    return ""
 
 
 def watch_until_verdict(host: Host, watch: Watch, job: str | None, slot: SlotName) -> Bad | Good:
@@ -76,14 +98,16 @@ def runs_from(host: Host, pid: int, slot: SlotName) -> bool:
     The kernel names the interpreter as what a script's process executes; there the script
     among the process's arguments is compared instead.
     """
-    content = host.agent.layout.slot(slot)
+    layout = host.agent.layout
+    # The kernel resolves links in the path; /usr/local is one on some systems.
+    content = layout.root.resolve() / layout.slot(slot).name
     running = host.probe.executable(pid) if pid else None
     path = host.probe.executable_path(pid) if pid else None
     if running is None or path is None:
         return False
     if path.is_relative_to(content):
         return running == _identity(path)
-    program = host.agent.layout.program(content)
+    program = layout.program(content)
     named = host.probe.script(pid)
     return named is not None and _is_script(program) and _identity(named) == _identity(program)
 

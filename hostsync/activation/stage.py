@@ -63,8 +63,9 @@ def clear_mirrors(host: Host) -> None:
     """Take the staged candidate out of the mirrors that had to have it to be asked."""
     with suppress(MachineError):
         for worker in host.machines.running():
-            if worker.rootfs is not None and not _is_bound(host, worker):
-                converge_rootfs(host.machines, host.agent, worker.rootfs)
+            with suppress(MachineError):
+                if worker.rootfs is not None and not _is_bound(host, worker):
+                    converge_rootfs(host.machines, host.agent, worker.rootfs)
 
 
 def self_tests(host: Host, followers: tuple[Worker, ...]) -> dict[str, int]:
@@ -107,6 +108,7 @@ def _forgiven(host: Host, worker: Worker, *, best_effort: bool) -> Iterator[None
     try:
         yield
     except HostsyncError as error:
-        if not best_effort:
+        unready = isinstance(error, Refused) and error.reason is Reason.MACHINE_UNREADY
+        if not best_effort or not (unready or isinstance(error, MachineError)):
             raise
         host.event("verify", "failed", f"machine {worker.name}", f"{error} (best effort)")

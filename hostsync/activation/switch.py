@@ -14,8 +14,8 @@ from hostsync import assets, slots
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
 from hostsync.activation.plan import NothingToDo, Plan, Wish, plan_rollback, plan_upgrade
-from hostsync.activation.restore import mirror_all, point, undo
-from hostsync.activation.service import JUDGE_UNIT, run_job
+from hostsync.activation.restore import mirror_all, point
+from hostsync.activation.service import JUDGE_UNIT, hand_to_judge
 from hostsync.activation.stage import (
     Options,
     clear_mirrors,
@@ -23,14 +23,12 @@ from hostsync.activation.stage import (
     stage_and_verify,
     workers,
 )
+from hostsync.activation.undo import undo
 from hostsync.errors import Failed, HostsyncError, MachineError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
-from hostsync.ports import UnitVerb
 from hostsync.record import Phase, Record, ReleaseId
 from hostsync.release import Candidate, open_candidate
 from hostsync.state import Outcome
-
-JUDGE_START_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,10 +183,10 @@ def _switch(host: Host, record: Record) -> Switched:
     _mirror(host, record)
     record = host.put(_at(host, record, Phase.SWITCHED))
     host.event("switch", "complete", str(layout.current), record.candidate.version)
-    result = run_job(host, UnitVerb.START, JUDGE_UNIT, JUDGE_START_SECONDS)
-    if result != "done":
+    trouble = hand_to_judge(host)
+    if trouble:
         raise Failed(
-            f"the judge {JUDGE_UNIT} did not start (its job ended as {result!r})",
+            f"the judge {JUDGE_UNIT} did not start: {trouble}",
             remedy=f"see `journalctl -u {JUDGE_UNIT}`; the switch was taken back",
         )
     return Switched(order=record.order, version=record.candidate.version)

@@ -11,22 +11,25 @@ from dataclasses import replace
 import msgspec
 
 from hostsync import assets, slots
-from hostsync.activation import verify
+from hostsync.activation.followers import await_followers
 from hostsync.activation.host import Host
 from hostsync.activation.judge import Bad, Watch
 from hostsync.activation.recover import Duty, Fallback, duty
-from hostsync.activation.restore import close, mirror_all, restore, undo
+from hostsync.activation.restore import close, restore
 from hostsync.activation.service import runs_from, stop, watch_until_verdict
+from hostsync.activation.undo import undo
 from hostsync.config import Health, Readiness
-from hostsync.errors import HostsyncError, MachineError
+from hostsync.errors import DiskError, HostsyncError, UnitsError
 from hostsync.model import SlotName
 from hostsync.ports import UnitVerb
 from hostsync.record import Phase, Record, TrialState
+from hostsync.redaction import plain
 from hostsync.state import HistoryLine, KnownBad, Outcome
-from hostsync.sync import synchronise
 
 MAX_ATTEMPTS = 5
 """Judgements begun (reboots included) before an order is taken for bad."""
+MAX_RESUMPTIONS = 60
+"""How often a judge may begin to go back before trouble with systemd is final."""
 EVIDENCE_LINES = 20
 RESTORED_WINDOW_SECONDS = 1.0
 """How long the restored release must stay up before the roll back counts as done."""
@@ -39,7 +42,7 @@ def settle(host: Host) -> HistoryLine | None:
         return None
     match duty(record):
         case Duty.UNDO:
-            return settle_undo(host, record)
+            return undo(host, record, Outcome.INTERRUPTED, f"interrupted while {record.phase}")
         case Duty.TRY:
             return _try(host, record)
         case Duty.COMMIT:
@@ -48,37 +51,46 @@ def settle(host: Host) -> HistoryLine | None:
             return _roll_back(host, record)
 
 
-def settle_undo(host: Host, record: Record) -> HistoryLine | None:
-    """Undo an order whose writer died before the switch was recorded.
-
-    A host that lost power in between may have booted the candidate: it is restarted then.
-    """
-    pid = host.units.state(host.agent.unit).main_pid
-    candidate_runs = runs_from(host, pid, record.target_slot)
-    undo(host, record, Outcome.INTERRUPTED, f"interrupted while {record.phase}")
-    if candidate_runs:
-        host.units.reset_failed(host.agent.unit)
-        host.units.queue(UnitVerb.RESTART, host.agent.unit)
-    return host.state.find(record.order)
-
-
 def _try(host: Host, record: Record) -> HistoryLine:
+    try:
+        return _judge(host, record)
+    except UnitsError as error:
+        # The judge is started again and goes on, unless systemd refuses for good.
+        latest = host.record.load() or record
+        if not _is_out_of_patience(host, latest):
+            raise
+        return _reject(host, latest, f"systemd did not do what was asked: {error}", blame=False)
+
+
+def _judge(host: Host, record: Record) -> HistoryLine:
     record, job = _begin(host, record)
     trial = record.trial
     if trial is None or trial.attempts > MAX_ATTEMPTS:
-        return _reject(host, record, f"{MAX_ATTEMPTS} judgements ended without a verdict")
+        reason = f"{MAX_ATTEMPTS} judgements ended without a verdict"
+        return _reject(host, record, reason, blame=True)
     if record.restart:
         watch = Watch(
-            health=host.agent.health, started=trial.started, baseline=trial.baseline_invocation
+            health=host.agent.health,
+            started=trial.started,
+            baseline=trial.baseline_invocation,
+            restarts=trial.baseline_restarts,
         )
         verdict = watch_until_verdict(host, watch, job, record.target_slot)
         if isinstance(verdict, Bad):
-            return _reject(host, record, verdict.reason)
-    problem = _machines_problem(host, record)
-    if problem:
-        return _reject(host, record, problem)
+            return _reject(host, record, verdict.reason, blame=True)
+    found = await_followers(host, record)
+    if found is not None:
+        return _reject(host, record, found.reason, blame=found.blames_release)
     host.event("judge", "complete", record.candidate.version, "good")
     return _commit(host, _at(host, record, Phase.COMMITTING))
+
+
+def _is_out_of_patience(host: Host, record: Record) -> bool:
+    trial = record.trial
+    if trial is None or trial.boot_id != host.clock.boot_id():
+        return False
+    health = host.agent.health
+    return host.clock.monotonic() - trial.started > health.start_seconds + health.window_seconds
 
 
 def _begin(host: Host, record: Record) -> tuple[Record, str | None]:
@@ -92,6 +104,7 @@ def _begin(host: Host, record: Record) -> tuple[Record, str | None]:
             boot_id=boot,
             started=host.clock.monotonic(),
             baseline_invocation="" if rebooted else state.invocation,
+            baseline_restarts=state.restarts,
             attempts=1 if trial is None else trial.attempts + 1,
         )
         record = host.put(
@@ -107,33 +120,6 @@ def _begin(host: Host, record: Record) -> tuple[Record, str | None]:
     return record, None
 
 
-def _machines_problem(host: Host, record: Record) -> str:
-    """Why some machine is not as it should be at the end of the window; empty when all are."""
-    if record.best_effort:
-        mirror_all(host)
-        return ""
-    try:
-        workers = host.machines.running()
-    except MachineError as error:
-        return str(error)
-    current = host.agent.layout.slot(record.target_slot)
-    for worker in workers:
-        try:
-            report = synchronise(host.machines, host.agent, worker)
-        except MachineError as error:
-            return str(error)
-        if report.problem:
-            return report.problem
-        if host.agent.self_test and record.self_test_before.get(worker.name) == 0:
-            after = verify.self_test(host, worker, current)
-            if after != 0:
-                return (
-                    f"the credential self-test in machine {worker.name} ended with status {after}; "
-                    "it succeeded before the switch"
-                )
-    return ""
-
-
 def _commit(host: Host, record: Record) -> HistoryLine:
     layout = host.agent.layout
     slots.discard(host.fs, layout, layout.evicted(record.order), record.order)
@@ -144,30 +130,29 @@ def _commit(host: Host, record: Record) -> HistoryLine:
     return line
 
 
-def _reject(host: Host, record: Record, reason: str) -> HistoryLine:
+def _reject(host: Host, record: Record, reason: str, *, blame: bool) -> HistoryLine:
+    """Go back. With `blame` the release is remembered as bad: the fault is known to be its own."""
+    reason = plain(reason)
     host.event("judge", "failed", record.candidate.version, reason)
     invocation = host.units.state(host.agent.unit).invocation
-    record = msgspec.structs.replace(record, reason=reason, failed_invocation=invocation)
-    return _roll_back(host, _at(host, record, Phase.ROLLING_BACK))
+    return _roll_back(
+        host,
+        msgspec.structs.replace(record, reason=reason, blame=blame, failed_invocation=invocation),
+    )
 
 
 def _roll_back(host: Host, record: Record) -> HistoryLine:
+    record = _noted(host, record)
     host.event("roll back", "started", record.previous.version, record.reason)
     goal = restore(host, record)
     _converge_assets(host, goal.current)
     trouble = goal.degraded
     if record.restart:
-        trouble = "; ".join(filter(None, (trouble, _start_again(host, goal))))
+        trouble = "; ".join(filter(None, (trouble, _started_again(host, record, goal))))
         evidence = host.probe.journal(host.agent.unit, record.failed_invocation, EVIDENCE_LINES)
         record = msgspec.structs.replace(record, evidence=list(evidence))
-    host.state.mark_bad(
-        KnownBad(
-            digest=record.candidate.digest,
-            version=record.candidate.version,
-            reason=record.reason,
-            at=host.clock.wall(),
-        )
-    )
+    if record.blame:
+        _remember(host, record)
     outcome = Outcome.NOT_RESTORED if trouble else Outcome.ROLLED_BACK
     reason = f"{record.reason}; and then: {trouble}" if trouble else record.reason
     line = close(host, record, outcome, reason)
@@ -175,24 +160,71 @@ def _roll_back(host: Host, record: Record) -> HistoryLine:
     return line
 
 
-def _start_again(host: Host, goal: Fallback) -> str:
-    """Start the release that the links name again and judge it; why it failed, or nothing.
+def _noted(host: Host, record: Record) -> Record:
+    """Record that going back has begun; a full disk must not keep anybody from going back."""
+    record = msgspec.structs.replace(
+        _dated(host, record), phase=Phase.ROLLING_BACK, resumptions=record.resumptions + 1
+    )
+    try:
+        host.record.store(record)
+    except DiskError as error:
+        host.event("record", "failed", str(host.record.path), str(error))
+    return record
 
-    One try: after a failure the service stays with systemd's own restarts.
+
+def _remember(host: Host, record: Record) -> None:
+    bad = KnownBad(
+        digest=record.candidate.digest,
+        version=record.candidate.version,
+        reason=record.reason,
+        at=host.clock.wall(),
+    )
+    try:
+        host.state.mark_bad(bad)
+    except DiskError as error:
+        host.event("remember", "failed", record.candidate.version, str(error))
+
+
+def _started_again(host: Host, record: Record, goal: Fallback) -> str:
+    """Start the release that the links name again; why that failed, or nothing.
+
+    When systemd cannot be asked the judge ends and is started again, up to a limit: an agent
+    that was stopped must not stay so because a bus restarted.
+    """
+    try:
+        return _start_again(host, record, goal)
+    except UnitsError as error:
+        if record.resumptions < MAX_RESUMPTIONS:
+            raise
+        return str(error)
+
+
+def _start_again(host: Host, record: Record, goal: Fallback) -> str:
+    """Start the restored release and judge it; why it failed, or nothing.
+
+    One try: after a failure the service stays with systemd's own restarts. What a judge before
+    this one has restored already is left alone.
     """
     unit = host.agent.unit
+    state = host.units.state(unit)
+    is_new = state.invocation != record.failed_invocation
+    if state.active == "active" and is_new and runs_from(host, state.main_pid, goal.current):
+        return ""
     try:
         stop(host)
-        host.units.reset_failed(unit)
-        baseline = host.units.state(unit).invocation
-        started = host.clock.monotonic()
-        job = host.units.queue(UnitVerb.START, unit)
-        watch = Watch(
-            health=_restored_health(host.agent.health), started=started, baseline=baseline
-        )
-        verdict = watch_until_verdict(host, watch, job, goal.current)
-    except HostsyncError as error:
-        return str(error)
+    except UnitsError as error:
+        host.event("stop", "failed", unit, str(error))
+    host.units.reset_failed(unit)
+    state = host.units.state(unit)
+    started = host.clock.monotonic()
+    job = host.units.queue(UnitVerb.START, unit)
+    watch = Watch(
+        health=_restored_health(host.agent.health),
+        started=started,
+        baseline=state.invocation,
+        restarts=state.restarts,
+    )
+    verdict = watch_until_verdict(host, watch, job, goal.current)
     return f"the release restored failed too: {verdict.reason}" if isinstance(verdict, Bad) else ""
 
 

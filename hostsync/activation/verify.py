@@ -19,6 +19,8 @@ VERSION_SECONDS = 20.0
 SELF_TEST_SECONDS = 12.0
 """The shim's own deadline is 8 s; this only catches one that ignores it."""
 
+NOT_RUN = 125
+
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+[A-Za-z0-9._+~-]*)")
 _PROTOCOL = re.compile(r"\bprotocol (\d{1,6})\b")
 _REMEDY = "nothing was switched; order a release that runs there"
@@ -66,14 +68,14 @@ def in_machine(host: Host, worker: Worker, content: Path, expected: Answer) -> N
 def self_test(host: Host, worker: Worker, content: Path) -> int:
     """Run the release's self-test inside a machine and return its exit status.
 
-    124 stands for one that had to be killed, 125 for one that could not be run.
+    124 stands for one that had to be killed, NOT_RUN for one that could not be run.
     """
     program, *arguments = host.agent.self_test
     argv = (str(host.agent.layout.program(content, program)), *arguments)
     try:
         status = host.machines.run(worker, argv, SELF_TEST_SECONDS).status
     except MachineError:
-        return 125
+        return NOT_RUN
     return 124 if status is None else status
 
 

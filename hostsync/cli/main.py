@@ -71,6 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _prepare_process() -> None:
     """A request to end is answered by undoing, and what cannot be printed is spelt out."""
     signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, _interrupt)
     for stream in (sys.stdout, sys.stderr):
@@ -98,6 +99,9 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 
 def _interrupt(_number: int, _frame: object) -> None:
+    """End by undoing; a second request to end must not interrupt that."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from hostsync.cli.session import Session, bind_at_boot, changing, need_root, pass_session
-from hostsync.errors import ExitCode
+from hostsync.errors import ExitCode, HostsyncError, MachineError, Refused
 
 
 @click.command()
@@ -23,13 +25,20 @@ def sync(session: Session, before_boot: str | None) -> None:
 
     host = session.host
     problems = 0
+    failures: list[MachineError] = []
     with changing(session, "sync"):
         bind_at_boot(session)
         for worker in host.machines.running():
-            report = synchronise(host.machines, host.agent, worker, deep=True)
+            try:
+                report = synchronise(host.machines, host.agent, worker, deep=True)
+            except MachineError as error:
+                failures.append(error)
+                continue
             problems += bool(report.problem)
             said = report.problem or f"in step, sees {report.release} by {report.view}"
             session.say(f"{worker.name}: {said}", machine=report)
+    if failures:
+        raise failures[0]
     if problems:
         raise SystemExit(int(ExitCode.FAILED))
 
@@ -43,13 +52,20 @@ def judge(session: Session) -> None:
     from hostsync.notify import tell_systemd
 
     need_root()
-    in_flight = [h for h in session.wired.hosts if h.record.load() is not None]
-    if in_flight and not any(host.agent.owns_assets for host in in_flight):
+    readable, refusals = [], []
+    for host in session.wired.hosts:
+        try:
+            readable.append((host, host.record.load() is not None))
+        except Refused as error:
+            refusals.append(error)
+    if not any(in_flight and host.agent.owns_assets for host, in_flight in readable):
         _hand_to_current(session)
     tell_systemd("READY=1\nSTATUS=judging the order in flight")
     with lock.held(session.wired.config.run_root, "judge", wait=True):
-        for host in session.wired.hosts:
+        for host, _ in readable:
             settle(host)
+    if refusals:
+        raise refusals[0]
 
 
 def _hand_to_current(session: Session) -> None:
@@ -79,20 +95,39 @@ def daemon(session: Session) -> None:
 
 
 def prepare(session: Session, name: str) -> None:
-    """What a machine needs before its init runs; the mirror waits when an order is in flight."""
+    """What a machine needs before its init runs; the mirror waits when an order is in flight.
+
+    Each step is taken whether or not another failed; the first failure is raised at the end.
+    """
     from hostsync import lock
-    from hostsync.sync import converge_rootfs, link_commands
+    from hostsync.sync import converge_rootfs, current_seal, link_commands
 
     wired = session.wired
     if not wired.config.machines.is_worker(name):
         return
-    roots = tuple(h.agent.layout.root for h in wired.hosts if h.agent.layout.root.is_dir())
-    wired.machines.bind_at_boot(name, roots)
+    installed = [h for h in wired.hosts if current_seal(h.agent.layout) is not None]
+    roots = tuple(host.agent.layout.root for host in installed)
     rootfs = wired.config.machines.root / name
-    for host in wired.hosts:
-        if host.agent.layout.root.is_dir():
+    failures: list[HostsyncError] = []
+    with _noting(failures):
+        wired.machines.bind_at_boot(name, roots)
+    for host in installed:
+        with _noting(failures):
             link_commands(host.machines, host.agent, rootfs)
-    with lock.held(wired.config.run_root, f"hostsync sync before the boot of {name}"):
-        for host in wired.hosts:
-            if host.agent.layout.root.is_dir():
+    with (
+        _noting(failures),
+        lock.held(wired.config.run_root, f"hostsync sync before the boot of {name}"),
+    ):
+        for host in installed:
+            with _noting(failures):
                 converge_rootfs(host.machines, host.agent, rootfs, deep=True)
+    if failures:
+        raise failures[0]
+
+
+@contextmanager
+def _noting(failures: list[HostsyncError]) -> Iterator[None]:
+    try:
+        yield
+    except HostsyncError as error:
+        failures.append(error)

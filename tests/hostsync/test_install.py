@@ -206,9 +206,9 @@ def test_a_file_where_a_link_of_the_slots_belongs_is_refused_and_stays(
 @pytest.mark.parametrize(
     "space",
     [
-        Space(free=1 << 19, read_only=False, noexec=False),
-        Space(free=1 << 40, read_only=True, noexec=False),
-        Space(free=1 << 40, read_only=False, noexec=True),
+        Space(device=1, free=1 << 19, read_only=False, noexec=False),
+        Space(device=1, free=1 << 40, read_only=True, noexec=False),
+        Space(device=1, free=1 << 40, read_only=False, noexec=True),
     ],
     ids=["full", "read-only", "noexec"],
 )

@@ -312,9 +312,9 @@ def free_slot(world: World) -> SlotName:
 @pytest.mark.parametrize(
     ("space", "reason"),
     [
-        (Space(free=1 << 20, read_only=False, noexec=False), Reason.NO_SPACE),
-        (Space(free=1 << 40, read_only=True, noexec=False), Reason.READ_ONLY),
-        (Space(free=1 << 40, read_only=False, noexec=True), Reason.NO_EXEC),
+        (Space(device=1, free=1 << 20, read_only=False, noexec=False), Reason.NO_SPACE),
+        (Space(device=1, free=1 << 40, read_only=True, noexec=False), Reason.READ_ONLY),
+        (Space(device=1, free=1 << 40, read_only=False, noexec=True), Reason.NO_EXEC),
     ],
 )
 def test_a_filesystem_that_cannot_take_the_release_is_refused_before_anything(

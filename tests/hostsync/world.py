@@ -33,7 +33,7 @@ from nspawn.machined import Machined
 SHARE = Path(config.__file__).parent / "share"
 
 
-PLENTY = Space(free=1 << 40, read_only=False, noexec=False)
+PLENTY = Space(device=1, free=1 << 40, read_only=False, noexec=False)
 
 
 class Killed(BaseException):
@@ -121,6 +121,7 @@ class FakeSystemd:
     restarts: int = 0
     result: str = "success"
     judge_result: str = "done"
+    judge_runs: bool = False
     results: dict[str, str] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(4242))
@@ -129,7 +130,7 @@ class FakeSystemd:
     def state(self, unit: str) -> UnitState:
         self._advance()
         if unit == "hostsync-judge.service":
-            return _unit(load="loaded", active="inactive")
+            return _unit(load="loaded", active="active" if self.judge_runs else "inactive")
         return UnitState(
             load="loaded", active=self.active, sub=self.sub,
             main_pid=self.process.pid if self.process else 0,
@@ -142,6 +143,7 @@ class FakeSystemd:
         self.requests.append(f"{verb.value} {unit}")
         if unit == "hostsync-judge.service":
             self.results[job] = self.judge_result
+            self.judge_runs = self.judge_result == "done"
         elif verb is UnitVerb.STOP:
             self.process, self.active, self.sub = None, "inactive", "dead"
             self.results[job] = "done"
@@ -245,6 +247,7 @@ class PlayedMachines(NspawnMachines):
         self.bind_refused = ""
         self.mirror_fails = False
         self.environment: dict[str, str] = {}
+        self.space_now = PLENTY
 
     def running(self) -> tuple[Worker, ...]:
         return tuple(self.workers[name] for name in sorted(self.workers))
@@ -253,6 +256,9 @@ class PlayedMachines(NspawnMachines):
         if worker.name in self.bound or worker.rootfs is None:
             return Path("/")
         return worker.rootfs
+
+    def space(self, rootfs: Path) -> Space:
+        return self.space_now
 
     def see(self, worker: Worker, root: Path) -> Seen:
         if worker.name in self.bound:
