@@ -15,8 +15,8 @@ from e2e.releases import Releases
 
 SLOT_ROOT = "/usr/local/lib/hostsync"
 ORDERS = "/root/orders"
-START_SECONDS = 6
-WINDOW_SECONDS = 3
+START_SECONDS = 4
+WINDOW_SECONDS = 2
 CONFIG = f"""\
 [agents.hostsync]
 start_seconds = {START_SECONDS}

@@ -20,7 +20,7 @@ SHIM_LAUNCHER = "bin/hostsync-credential"
 CRASH = 'echo "agent: cannot read its state" >&2; exit 1'
 EXIT_0 = "exit 0"
 HANG = "exec sleep infinity"
-LATE_CRASH = "({ sleep 2; kill -9 $$; } &)"
+LATE_CRASH = "({ sleep 1.5; kill -9 $$; } &)"
 IGNORES_TERM = "trap '' TERM; while :; do sleep 1; done"
 
 HOST_ONLY = """[ -x /usr/bin/machinectl ] || {

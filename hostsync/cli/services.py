@@ -60,6 +60,8 @@ def judge(session: Session) -> None:
             refusals.append(error)
     if not any(in_flight and host.agent.owns_assets for host, in_flight in readable):
         _hand_to_current(session)
+    if refusals and not any(in_flight for _, in_flight in readable):
+        raise refusals[0]
     tell_systemd("READY=1\nSTATUS=judging the order in flight")
     with lock.held(session.wired.config.run_root, "judge", wait=True):
         for host, _ in readable:

@@ -32,7 +32,7 @@ def entry():
         print("ready", flush=True)
         sys.stdin.readline()
     import bz2, ctypes, hashlib, http.client, lzma, socket, ssl, uuid, zlib
-    import click, jeepney, msgspec, rich.console
+    import click, jeepney, msgspec
     from hostsync._version import VERSION
     with open("/proc/self/maps") as maps:
         mapped = sorted({line.split(maxsplit=5)[5].rstrip() for line in maps if "/" in line})

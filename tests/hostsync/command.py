@@ -123,9 +123,11 @@ class CommandLine:
     def decide(self, outcome: Outcome, reason: str = "") -> None:
         """Have the order in flight end so as soon as its judge is started."""
         assert self.systemd is not None
-        self.systemd.served.at["StartUnit"] = lambda: self._judge(outcome, reason)
+        self.systemd.served.at["RestartUnit"] = lambda: self._judge(outcome, reason)
 
     def _judge(self, outcome: Outcome, reason: str) -> None:
+        assert self.systemd is not None
+        self.systemd.served.units[JUDGE].active = "active"
         record = self.record.load()
         assert record is not None
         self.state.append(
@@ -149,7 +151,7 @@ def command_line(top: Path) -> Iterator[CommandLine]:
     with bus(top / "bus") as running:
         systemd = FakeSystemd(running.address)
         machined = FakeMachined(running.address)
-        systemd.served.units[JUDGE] = FakeUnit(active="inactive", main_pid=0)
+        systemd.served.units[JUDGE] = FakeUnit(active="active")
         systemd.served.units["aks-flex-node-agent.service"] = FakeUnit(active="active")
         try:
             yield CommandLine(top / "host", running.address, systemd)
