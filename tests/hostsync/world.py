@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from hostsync.errors import MachineError
 from hostsync.fs import Disk
 from hostsync.layout import Layout
 from hostsync.machines import NspawnMachines
-from hostsync.model import SlotKind
+from hostsync.model import Entry, SlotKind
 from hostsync.ports import Completed, Mirror, Seen, Space, UnitState, UnitVerb, View, Worker
 from hostsync.probe import SystemProbe
 from hostsync.record import RecordFile
@@ -34,6 +34,9 @@ SHARE = Path(config.__file__).parent / "share"
 
 
 PLENTY = Space(device=1, free=1 << 40, read_only=False, noexec=False)
+
+
+Count = Callable[[str, Path], None]
 
 
 class Killed(BaseException):
@@ -48,32 +51,33 @@ class KillableDisk(Disk):
         self.kill_at: int | None = None
         self.log: list[str] = []
 
-    def _count(self, verb: str, path: Path) -> None:
+    def count(self, verb: str, path: Path) -> None:
+        """One more change is about to happen, here or at another door."""
         if self.kill_at is not None and self.changes >= self.kill_at:
             raise Killed
         self.changes += 1
         self.log.append(f"{verb} {path.name}")
 
     def make_directory(self, path: Path, mode: int = 0o755) -> None:
-        self._count("make", path)
+        self.count("make", path)
         super().make_directory(path, mode)
 
     def write(
         self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
     ) -> None:
-        self._count("write", path)
+        self.count("write", path)
         super().write(path, data, mode, durable=durable)
 
     def link(self, path: Path, target: str) -> None:
-        self._count("link", path)
+        self.count("link", path)
         super().link(path, target)
 
     def move(self, old: Path, new: Path) -> None:
-        self._count(f"move {old.name} to", new)
+        self.count(f"move {old.name} to", new)
         super().move(old, new)
 
     def remove(self, path: Path) -> None:
-        self._count("remove", path)
+        self.count("remove", path)
         super().remove(path)
 
 
@@ -122,6 +126,7 @@ class FakeSystemd:
     result: str = "success"
     judge_result: str = "done"
     judge_runs: bool = False
+    count: Count = lambda verb, path: None
     results: dict[str, str] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     pids: Iterator[int] = field(default_factory=lambda: itertools.count(4242))
@@ -139,6 +144,7 @@ class FakeSystemd:
         )  # fmt: skip
 
     def queue(self, verb: UnitVerb, unit: str) -> str:
+        self.count(verb.value, Path(unit))
         job = f"/job/{len(self.requests)}"
         self.requests.append(f"{verb.value} {unit}")
         if unit == "hostsync-judge.service":
@@ -236,6 +242,50 @@ class PlayedProbe(SystemProbe):
         return ("the daemon's last words",)
 
 
+@dataclass(slots=True)
+class CountedMirror:
+    """The real mirror; each of its changes counts, so that the process can be killed there."""
+
+    inner: Mirror
+    count: Count
+
+    def names(self) -> dict[str, str]:
+        return self.inner.names()
+
+    def put_tree(self, name: str, source: Path) -> None:
+        self.count("mirror tree", Path(name))
+        self.inner.put_tree(name, source)
+
+    def put_file(self, name: str, data: bytes, mode: int) -> None:
+        self.count("mirror file", Path(name))
+        self.inner.put_file(name, data, mode)
+
+    def put_link(self, name: str, target: str, *, replace_file: bool = False) -> None:
+        self.count("mirror link", Path(name))
+        self.inner.put_link(name, target, replace_file=replace_file)
+
+    def rename(self, old: str, new: str) -> None:
+        self.count(f"mirror rename {old} to", Path(new))
+        self.inner.rename(old, new)
+
+    def remove(self, name: str) -> None:
+        if name in self.inner.names():
+            self.count("mirror remove", Path(name))
+        self.inner.remove(name)
+
+    def read_file(self, name: str, limit: int) -> bytes | None:
+        return self.inner.read_file(name, limit)
+
+    def read_link(self, name: str) -> str | None:
+        return self.inner.read_link(name)
+
+    def entries(self, name: str) -> tuple[Entry, ...]:
+        return self.inner.entries(name)
+
+    def sweep(self) -> None:
+        self.inner.sweep()
+
+
 class PlayedMachines(NspawnMachines):
     """Machines whose rootfs is a real directory; binds are a set, commands run on this host."""
 
@@ -248,6 +298,7 @@ class PlayedMachines(NspawnMachines):
         self.mirror_fails = False
         self.environment: dict[str, str] = {}
         self.space_now = PLENTY
+        self.count: Count = lambda verb, path: None
 
     def running(self) -> tuple[Worker, ...]:
         return tuple(self.workers[name] for name in sorted(self.workers))
@@ -284,7 +335,7 @@ class PlayedMachines(NspawnMachines):
         if self.mirror_fails and create:
             raise MachineError(f"the rootfs {rootfs} is broken")
         with super().mirror(rootfs, directory, create=create) as mirror:
-            yield mirror
+            yield CountedMirror(mirror, self.count)
 
     def run(self, worker: Worker, argv: tuple[str, ...], timeout: float) -> Completed:
         program = _beneath(self._root(worker), Path(argv[0]))
@@ -379,10 +430,10 @@ def make_world(top: Path, kind: SlotKind, machines: Iterable[str] = ("kube1",)) 
         rootfs = top / "machines" / name
         rootfs.mkdir(parents=True)
         workers[name] = Worker(name=name, rootfs=rootfs, bindable=True)
-    return World(
-        top=top, agent=agent, time=time, disk=KillableDisk(), systemd=systemd,
-        machines=PlayedMachines(workers, agent.layout),
-    )  # fmt: skip
+    played = PlayedMachines(workers, agent.layout)
+    disk = KillableDisk()
+    systemd.count = played.count = disk.count
+    return World(top=top, agent=agent, time=time, disk=disk, systemd=systemd, machines=played)
 
 
 def installed(world: World) -> World:
