@@ -59,17 +59,36 @@ class Entry:
 
 
 def key_of(identity: Identity, api_version: str) -> str:
-    """Return the key of a credential: unequal for unequal inputs, safe as a file name."""
+    """Return the key of a credential: unequal for unequal inputs.
+
+    It ends in ``@`` and the revision of the proof, where there is one: a credential got with one
+    secret is never served for another. Raises UsageError when the proof cannot be read.
+    """
+    revision = ""
     kind, value = identity.selector or ("system", "")
+    tenant = identity.tenant
+    if tenant is not None:
+        kind, value = tenant.proof.label, tenant.client_id
+        revision = f"@{_escape(tenant.proof.revision())}"
     fields = (str(PROTOCOL), api_version, identity.login, kind, value)
-    return ",".join(map(_escape, (*fields, identity.server_id, str(identity.endpoint))))
+    return ",".join(map(_escape, (*fields, identity.server_id, identity.place))) + revision
 
 
 def name_of(key: str) -> str:
-    """Return the file name for ``key``: the key itself, or its beginning and a digest."""
-    if len(key) <= LONGEST_NAME:
-        return key
-    return f"{key[: LONGEST_NAME - 17]}~{_fnv1a(key.encode()):016x}"
+    """Return the file name for ``key``: the key itself, or its beginning and a digest.
+
+    The revision has no part in it, so that the entry of a rotated secret is replaced.
+    """
+    stem = key.partition("@")[0]
+    if len(stem) <= LONGEST_NAME:
+        return stem
+    return f"{stem[: LONGEST_NAME - 17]}~{_fnv1a(stem.encode()):016x}"
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """Return text that differs once a file was replaced, written to, or given another mode."""
+    times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ".".join(f"{number:x}" for number in (status.st_dev, status.st_ino, *times))
 
 
 def open_directory(path: str) -> int | None:

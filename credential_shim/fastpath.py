@@ -43,6 +43,11 @@ class Release:
         return f"{self.root}/current"
 
     @property
+    def current_seal(self) -> str:
+        """Path of the seal behind that link."""
+        return f"{self.current_link}/RELEASE"
+
+    @property
     def wanted(self) -> str:
         """Path of the seal that the host selects, present in a mirror only."""
         return f"{self.root}/WANTED"
@@ -79,7 +84,7 @@ def seals_agree(release: Release) -> bool:
     own = seals.read_seal(release.own_seal)
     if isinstance(own, seals.Defect):
         return False
-    current = seals.read_seal(f"{release.current_link}/RELEASE")
+    current = seals.read_seal(release.current_seal)
     if isinstance(current, seals.Defect) or current.raw != own.raw:
         return False
     wanted = seals.read_seal(release.wanted)

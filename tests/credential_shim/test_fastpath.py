@@ -24,6 +24,7 @@ OWN_MODULES = {
             "errors",
             "fastpath",
             "identity",
+            "layers",
             "seals",
             "stdio",
         )
