@@ -6,7 +6,6 @@ hence the second form: the values that are not secret, one a line, in the privat
 used as long as the file is the very same by inode and times.
 """
 
-import contextlib
 import os
 
 from credential_shim import entries
@@ -57,11 +56,13 @@ class Configuration:
         lines = [_heading(self.path, self.stamp), *(f"{k}={v}" for k, v in self.values.items())]
         temporary = f"{_COMPILED}.{os.getpid()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with contextlib.suppress(OSError):
+        try:
             descriptor = os.open(temporary, flags, 0o600, dir_fd=directory)
             with open(descriptor, "wb") as file:
                 file.write("\n".join([*lines, ""]).encode("ascii"))
             os.rename(temporary, _COMPILED, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError:
+            pass
         os.close(directory)
 
 

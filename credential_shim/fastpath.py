@@ -1,4 +1,4 @@
-"""Serve a cached credential with the least a Python process can do: ``os``, ``time``, no more.
+"""Serve a cached credential, or a remembered failure, with ``os`` and ``time`` and no more.
 
 Whatever is not plainly in order here (seals that differ, an entry that is stale, an asker that
 was refused) is left to the slow path, which decides and says why.
@@ -54,7 +54,12 @@ class Release:
 
 
 def serve_cached(request: Request, exec_info: str, release: Release) -> bool:
-    """Write a fresh cached credential to stdout; False when nothing was written."""
+    """Write a fresh cached credential to stdout; False when nothing was written.
+
+    Raises RememberedError, the failure of an earlier run, while that holds and there is no token:
+    client-go asks again for each request, and a storm of those must cost as little as success.
+    Raises UsageError where the identity's proof is not there.
+    """
     version = api_version_at_once(exec_info)
     if version is None or not seals_agree(release):
         return False
@@ -64,7 +69,12 @@ def serve_cached(request: Request, exec_info: str, release: Release) -> bool:
     now = time.time()
     key = entries.key_of(request.identity, version)
     entry = entries.load(directory, key)
-    if entry is None or not entry.is_fresh(now):
+    if entry is None or not entry.is_usable(now):
+        failure = entries.failure(directory, key, now)
+        if failure is not None:
+            raise failure
+        return False
+    if not entry.is_fresh(now):
         return False
     if entries.is_rejected(directory, key, entry, now):
         return False

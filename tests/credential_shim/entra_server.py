@@ -32,6 +32,8 @@ TRACE = "11111111-2222-3333-4444-555555555555"
 HOST = "login.microsoftonline.com"
 ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 FIELDS = {"grant_type", "client_id", "scope"}
+IGNORED = {"client_info"}
+"""What other clients send along."""
 
 
 class EntraHandler(Handler):
@@ -45,6 +47,17 @@ class EntraHandler(Handler):
         if service.script.delay:
             time.sleep(service.script.delay)
         (scripted or answer_exactly)(self)
+        self.close_connection = True
+
+    def do_GET(self) -> None:  # noqa: N802 - the base's name
+        """What other clients look up before they ask for a token."""
+        authority = f"https://{self.headers['Host']}/{TENANT}"
+        document = {
+            "issuer": f"{authority}/v2.0",
+            "authorization_endpoint": f"{authority}/oauth2/v2.0/authorize",
+            "token_endpoint": f"{authority}/oauth2/v2.0/token",
+        }
+        self.reply(200, json.dumps(document).encode())
         self.close_connection = True
 
 
@@ -89,7 +102,7 @@ def answer_exactly(handler: Handler) -> None:
         return refused(900144, "invalid_request")(handler)
     if form["client_id"] != CLIENT:
         return refused(700016, "unauthorized_client")(handler)
-    code = fault_of(entra, {name: form[name] for name in form.keys() - FIELDS})
+    code = fault_of(entra, {name: form[name] for name in form.keys() - FIELDS - IGNORED})
     if code:
         return refused(code, "invalid_client", status=401)(handler)
     if form["scope"] != f"{SERVER_ID}/.default":
