@@ -1,137 +1,198 @@
-"""The command line and the environment, parsed once into a Request.
+"""The command line, the configuration file and the environment, made into one Request.
 
 Two spellings mean the same: ``get-token …`` and ``token kubelogin …``, the latter found in
 kubeconfigs written for kubelogin, whose flag and variable names are understood. An explicit flag
-always wins over the environment, unlike in kubelogin, where a leaked variable beats a flag.
+wins over the file, and the file over the environment, unlike in kubelogin, where a leaked variable
+beats a flag. Whatever loses to a different value is noted.
 
-Error texts name flags and variables and never quote values: a mistyped secret stays unlogged.
+Error texts name flags, keys and variables and never quote values: a mistyped secret stays unlogged.
 """
 
-from credential_shim.errors import UsageError
-from credential_shim.identity import IMDS_HOST, SELECTORS, Endpoint, Identity
+import os
 
-GET_TOKEN, CHECK, VERSION, HELP = "get-token", "check", "version", "help"
+from credential_shim.errors import UsageError
+from credential_shim.identity import Identity, parse_endpoint
+from credential_shim.layers import CLIENT_ID_VARIABLES, Layers, require_plain
+
+GET_TOKEN, CHECK, EXPLAIN, EXEC = "get-token", "check", "explain", "exec"
+VERSION, HELP = "version", "help"
 
 DEFAULT_CACHE_DIR = "/run/hostsync/credential"
-SUPPORTED_LOGINS = ("msi",)
+DEFAULT_CONFIG = "/etc/hostsync/credential.toml"
+LOCAL_LOGINS = ("msi", "arc")
+SUPPORTED_LOGINS = (*LOCAL_LOGINS, "spn", "workloadidentity")
 
 _VALUE_FLAGS = {
-    "--server-id": "server-id",
+    "--server-id": "server_id",
     "--login": "login",
     "-l": "login",
     "--client-id": "client_id",
     "--object-id": "object_id",
-    "--msi-resource-id": "msi_res_id",
-    "--identity-resource-id": "msi_res_id",
-    "--on-skew": "on-skew",
-    "--identity-endpoint": "identity-endpoint",
-    "--cache-dir": "cache-dir",
+    "--msi-resource-id": "msi_resource_id",
+    "--identity-resource-id": "msi_resource_id",
+    "--tenant-id": "tenant_id",
+    "-t": "tenant_id",
+    "--environment": "cloud",
+    "-e": "cloud",
+    "--authority-host": "authority_host",
+    "--client-secret-file": "client_secret_file",
+    "--client-secret-fd": "client_secret_fd",
+    "--client-certificate": "client_certificate",
+    "--client-certificate-password-file": "client_certificate_password_file",
+    "--federated-token-file": "federated_token_file",
+    "--ca-file": "ca_file",
+    "--on-skew": "on_skew",
+    "--identity-endpoint": "identity_endpoint",
+    "--cache-dir": "cache_dir",
+    "--config": "config",
 }
-_UNUSED_VALUE_FLAGS = (
-    # Found in existing kubelogin stanzas; a managed identity's token depends on none of them.
-    "--environment",
-    "-e",
-    "--tenant-id",
-    "-t",
-    "--authority-host",
-    "--token-cache-dir",
-    "--timeout",
-)
+# Found in existing kubelogin stanzas; no token depends on them.
+_UNUSED_VALUE_FLAGS = ("--token-cache-dir", "--timeout")
 _SWITCHES = {
-    "--no-gate": "no-gate",
-    "--disable-environment-override": "no-environment",
+    "--no-gate": "no_gate",
+    "--no-config": "no_config",
+    "--send-certificate-chain": "send_certificate_chain",
+    "--disable-environment-override": "no_environment",
     "--disable-instance-discovery": "unused",
+    "--pop-enabled": "pop",
 }
 _SECRET_FLAGS = ("--client-secret", "--client-certificate-password", "--password")
 
 _LOGIN_VARIABLE = "AAD_LOGIN_METHOD"
-_CLIENT_ID_VARIABLES = ("AZURE_CLIENT_ID", "AAD_SERVICE_PRINCIPAL_CLIENT_ID")
 
-_LONGEST_VALUE = 1024
+_SELECTORS = {
+    "client_id": "client_id",
+    "object_id": "object_id",
+    "msi_resource_id": "msi_res_id",
+}
+_ARC_ENDPOINT = "http://127.0.0.1:40342"
+_POP = (
+    "proof-of-possession (PoP) tokens, {}, are not implemented: use bearer tokens, or a plugin "
+    "that has them"
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Final
 
+    from credential_shim.configuration import Configuration
+
 
 class Request:
     """One request for a credential, fully validated."""
 
-    __slots__ = ("cache_dir", "gated", "identity", "notes", "serve_on_skew")
+    __slots__ = ("ca_file", "cache_dir", "gated", "identity", "layers", "notes", "serve_on_skew")
 
     def __init__(
         self,
         identity: Identity,
+        layers: Layers,
         *,
+        ca_file: str | None = None,
         cache_dir: str = DEFAULT_CACHE_DIR,
         serve_on_skew: bool = False,
-        gated: bool = True,
-        notes: tuple[str, ...] = (),
     ) -> None:
         self.identity: Final = identity
+        self.layers: Final = layers
+        self.ca_file: Final = ca_file
+        """Certificates to trust for Entra instead of the system's; None: those."""
         self.cache_dir: Final = cache_dir
         self.serve_on_skew: Final = serve_on_skew
-        self.gated: Final = gated
-        self.notes: Final = notes
+        self.gated: Final = "no_gate" not in layers.flags
+        self.notes: Final = tuple(layers.notes)
         """Warnings about conflicts, to be said once, when a token is fetched."""
 
 
 def split_command(argv: "Sequence[str]") -> "tuple[str, Sequence[str]]":
-    """Return the command (one of the four constants) and what follows it.
+    """Return the command (one of the constants) and what follows it.
 
     Raises UsageError for anything else.
     """
     if not argv:
         raise UsageError("no command given; see 'hostsync-credential --help'")
+    if argv[0] == EXEC:
+        # What follows "--" belongs to another program, its --help too.
+        return EXEC, argv[1:]
     if argv[0] in (HELP, "--help", "-h") or any(word in ("--help", "-h") for word in argv):
         return HELP, ()
     if argv[0] in (VERSION, "--version") and len(argv) == 1:
         return VERSION, ()
-    if argv[0] in (GET_TOKEN, CHECK):
+    if argv[0] in (GET_TOKEN, CHECK, EXPLAIN):
         return argv[0], argv[1:]
     if list(argv[:2]) == ["token", "kubelogin"]:
         return GET_TOKEN, argv[2:]
     raise UsageError(
-        "unknown command; use get-token, token kubelogin, check or version "
+        "unknown command; use get-token, token kubelogin, check, explain, exec or version "
         "(see 'hostsync-credential --help')"
     )
 
 
 def parse(command: str, words: "Sequence[str]", environ: "Mapping[str, str]") -> Request:
-    """Return the request that flags and environment make together.
+    """Return the request that flags, configuration file and environment make together.
 
-    Raises UsageError naming the flag or variable at fault.
+    Raises UsageError naming the flag, key or variable at fault.
     """
-    given = _read_flags(words)
-    if "no-gate" in given and command != CHECK:
+    given = read_flags(words)
+    if "no_gate" in given and command != CHECK:
         raise UsageError("--no-gate is allowed with 'check' only: tokens are always gated")
-    if given.pop("no-environment", ""):
-        environ = {}
-    notes: list[str] = []
-    login = _login(given, environ, notes)
-    selector = _selector(given, environ, notes)
-    if "server-id" not in given:
-        raise UsageError("--server-id is required: the application id of the API server")
-    on_skew = given.get("on-skew", "refuse")
-    if on_skew not in ("refuse", "serve"):
-        raise UsageError("--on-skew must be 'refuse' or 'serve'")
-    endpoint = given.get("identity-endpoint")
+    cache_dir = _absolute("--cache-dir", given.get("cache_dir", DEFAULT_CACHE_DIR))
+    layers = Layers(given, _file(given, cache_dir), {} if "no_environment" in given else environ)
+    identity = _identity(layers)
     return Request(
-        Identity(
-            login=login,
-            server_id=given["server-id"],
-            selector=selector,
-            endpoint=Endpoint() if endpoint is None else parse_endpoint(endpoint),
-        ),
-        cache_dir=_directory(given.get("cache-dir", DEFAULT_CACHE_DIR)),
-        serve_on_skew=on_skew == "serve",
-        gated="no-gate" not in given,
-        notes=tuple(notes),
+        identity,
+        layers,
+        ca_file=layers.take("ca_file"),
+        cache_dir=cache_dir,
+        serve_on_skew=serves_on_skew(layers.take("on_skew")),
     )
 
 
-def _read_flags(words: "Sequence[str]") -> dict[str, str]:
+def _identity(layers: Layers) -> Identity:
+    login = _login(layers)
+    tenant = None
+    if login not in LOCAL_LOGINS:
+        from credential_shim.principal import tenant_of
+
+        tenant = tenant_of(layers, login)
+    server_id = layers.take("server_id")
+    if server_id is None:
+        raise UsageError("--server-id is required: the application id of the API server")
+    if tenant is not None:
+        return Identity(login=login, server_id=server_id, tenant=tenant)
+    selector = layers.take_one(
+        {name: CLIENT_ID_VARIABLES if name == "client_id" else () for name in _SELECTORS}
+    )
+    is_arc = login == "arc"
+    endpoint = layers.take("identity_endpoint") or (_ARC_ENDPOINT if is_arc else None)
+    return Identity(
+        login=login,
+        server_id=server_id,
+        selector=None if selector is None else (_SELECTORS[selector[0]], selector[1]),
+        endpoint=None if endpoint is None else parse_endpoint(endpoint, loopback_only=is_arc),
+    )
+
+
+def _file(given: dict[str, str], cache_dir: str) -> "Configuration | None":
+    """The configuration file, looked at but not imported for where there is none."""
+    path = _absolute("--config", given.get("config", DEFAULT_CONFIG))
+    if "no_config" in given:
+        if "config" in given:
+            raise UsageError("--config and --no-config contradict each other")
+        return None
+    try:
+        status = os.lstat(path)
+    except OSError as error:
+        if "config" not in given and isinstance(error, FileNotFoundError | NotADirectoryError):
+            return None
+        raise UsageError(f"configuration {path} cannot be read: {error.strerror}") from error
+    from credential_shim import configuration
+
+    return configuration.load(path, status, cache_dir)
+
+
+def read_flags(words: "Sequence[str]") -> dict[str, str]:
+    """Return the flags by the names of their settings; raises UsageError."""
     given: dict[str, str] = {}
     position = 0
     while position < len(words):
@@ -150,9 +211,11 @@ def _read_flags(words: "Sequence[str]") -> dict[str, str]:
         name = _VALUE_FLAGS.get(flag)
         if name is None:
             continue
-        _require_plain(flag, value)
+        require_plain(flag, value)
         if given.setdefault(name, value) != value:
             raise UsageError(f"{flag} is given twice with different values")
+    if "pop" in given:
+        raise UsageError(_POP.format("--pop-enabled"))
     return given
 
 
@@ -161,14 +224,14 @@ def _refuse_unknown(flag: str, position: int) -> None:
         return
     if flag in _SECRET_FLAGS:
         raise UsageError(
-            f"{flag} is refused: a command line is visible to every process on the machine"
+            f"{flag} is refused: a command line is visible to every process on the machine; "
+            "put the secret into a file of mode 0600 (see --client-secret-file)"
         )
-    name = flag if flag.startswith("--") and flag[2:].replace("-", "").isalpha() else "argument"
-    raise UsageError(
-        f"unknown {name} at position {position} (see 'hostsync-credential --help')"
-        if name == "argument"
-        else f"unknown flag {name[:40]} (see 'hostsync-credential --help')"
-    )
+    if flag == "--pop-claims":
+        raise UsageError(_POP.format(flag))
+    named = flag.startswith("--") and flag[2:].replace("-", "").isalpha()
+    what = f"flag {flag[:40]}" if named else f"argument at position {position}"
+    raise UsageError(f"unknown {what} (see 'hostsync-credential --help')")
 
 
 def _switch_is_on(flag: str, value: str) -> bool:
@@ -177,95 +240,26 @@ def _switch_is_on(flag: str, value: str) -> bool:
     return value == "true"
 
 
-def _require_plain(name: str, value: str) -> None:
-    """Values go into a query, a file name and a journal: printable ASCII without spaces."""
-    if not value or len(value) > _LONGEST_VALUE:
-        raise UsageError(f"{name} needs a value of 1 to {_LONGEST_VALUE} characters")
-    if not value.isascii() or not value.isprintable() or " " in value:
-        raise UsageError(f"{name} may contain only printable ASCII without spaces")
+def serves_on_skew(policy: str | None) -> bool:
+    """Say what an on-skew policy means, "refuse" being the default; raises UsageError."""
+    if policy not in (None, "refuse", "serve"):
+        raise UsageError("--on-skew must be 'refuse' or 'serve'")
+    return policy == "serve"
 
 
-def _login(given: dict[str, str], environ: "Mapping[str, str]", notes: list[str]) -> str:
-    flag, variable = given.get("login"), environ.get(_LOGIN_VARIABLE) or None
-    login = flag or variable or "msi"
+def _login(layers: Layers) -> str:
+    login = layers.take("login", _LOGIN_VARIABLE) or "msi"
     if login not in SUPPORTED_LOGINS:
-        where = "--login" if flag else _LOGIN_VARIABLE
         # The mode's name helps; anything that does not look like one is not repeated.
         named = f" '{login}'" if login.replace("_", "").isalpha() and len(login) <= 20 else ""
         raise UsageError(
             f"login mode{named} is not supported by this release "
-            f"(from {where}; supported: {', '.join(SUPPORTED_LOGINS)})"
+            f"(from {layers.origins['login']}; supported: {', '.join(SUPPORTED_LOGINS)})"
         )
-    if flag and variable and flag != variable:
-        notes.append(f"--login overrides the environment variable {_LOGIN_VARIABLE}")
     return login
 
 
-def _selector(
-    given: dict[str, str], environ: "Mapping[str, str]", notes: list[str]
-) -> tuple[str, str] | None:
-    explicit = [(kind, given[kind]) for kind in SELECTORS if kind in given]
-    if len(explicit) > 1:
-        raise UsageError(
-            "at most one of --client-id, --object-id and --msi-resource-id may be given"
-        )
-    inherited = [(name, environ[name]) for name in _CLIENT_ID_VARIABLES if environ.get(name)]
-    if not explicit and not inherited:
-        return None
-    if explicit:
-        notes.extend(
-            f"the explicit identity flag overrides the environment variable {name}"
-            for name, value in inherited
-            if ("client_id", value) != explicit[0]
-        )
-        return explicit[0]
-    name, value = inherited[0]
-    _require_plain(name, value)
-    notes.extend(
-        f"environment variable {name} overrides {other}"
-        for other, different in inherited[1:]
-        if different != value
-    )
-    return "client_id", value
-
-
-def _directory(path: str) -> str:
+def _absolute(name: str, path: str) -> str:
     if not path.startswith("/"):
-        raise UsageError("--cache-dir must be an absolute path")
+        raise UsageError(f"{name} must be an absolute path")
     return path
-
-
-def parse_endpoint(url: str) -> Endpoint:
-    """Parse ``http://HOST[:PORT][/]`` where HOST is loopback or the identity service itself.
-
-    For tests and local proxies. Any other address is refused, so that no kubeconfig can have a
-    token request sent elsewhere. Raises UsageError.
-    """
-    rest = url.removeprefix("http://")
-    authority = rest.removesuffix("/")
-    if authority.startswith("[::1]"):
-        host, tail = "::1", authority[5:]
-    else:
-        host, colon, port_text = authority.partition(":")
-        tail = colon + port_text
-    port = tail[1:] if tail.startswith(":") else "80" if not tail else ""
-    host = "127.0.0.1" if host == "localhost" else host
-    valid_port = port.isascii() and port.isdecimal() and 0 < int(port[:9]) < 65536
-    if rest == url or not valid_port or not _is_local(host):
-        raise UsageError(
-            "--identity-endpoint must be http://HOST[:PORT] with a loopback address "
-            f"or {IMDS_HOST} as HOST"
-        )
-    return Endpoint(host, int(port))
-
-
-def _is_local(host: str) -> bool:
-    if host in (IMDS_HOST, "::1"):
-        return True
-    parts = host.split(".")
-    return (
-        len(parts) == 4
-        and parts[0] == "127"
-        and all(part.isdecimal() and len(part) <= 3 and int(part) < 256 for part in parts)
-        and all(str(int(part)) == part for part in parts)
-    )

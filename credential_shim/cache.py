@@ -12,23 +12,13 @@ from collections.abc import Callable
 from enum import Enum
 
 from credential_shim import entries
-from credential_shim.entries import Entry
-from credential_shim.errors import (
-    MalformedError,
-    RememberedError,
-    ShimError,
-    UnreachableError,
-)
+from credential_shim.entries import LONGEST_HOLD, Entry
+from credential_shim.errors import RememberedError, ShimError
 
 HOLD_SECONDS = 1.5
 """How long a failure without a wish of the endpoint's is repeated without asking again."""
-LONGEST_HOLD = 600.0
-"""However long the endpoint asks for: a mistaken header must not keep a node down for days."""
 LOCK_POLL_SECONDS = 0.02
 
-_FAILURE_LIMIT = 4096
-_FAILURE_CODES = range(UnreachableError.exit_code, MalformedError.exit_code + 1)
-"""What a fetch ends in; above all never 0, which would pass for success."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,8 +91,7 @@ class Store:
         """Return the failure that still holds, if any."""
         if self._directory is None:
             return None
-        raw = entries.read_private(self._directory, f"{self._name}.fail", _FAILURE_LIMIT)
-        return None if raw is None else _parse_failure(raw, self._key, now)
+        return entries.failure(self._directory, self._key, now)
 
     def remember(self, error: ShimError, now: float, hold: float) -> None:
         """Have later runs fail alike for ``hold`` seconds."""
@@ -166,20 +155,3 @@ def _try_lock(descriptor: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _parse_failure(raw: bytes, key: str, now: float) -> RememberedError | None:
-    header, _, rest = raw.partition(b"\n")
-    stored_key, _, message = rest.partition(b"\n")
-    try:
-        until, written, code = map(float, header.split(b" "))
-    except ValueError:
-        return None
-    if code not in _FAILURE_CODES:
-        return None
-    if stored_key != key.encode() or not written <= now + 1.0 or not now < until:
-        return None
-    if until - written > LONGEST_HOLD + 1.0:
-        return None
-    text = message.decode("utf-8", "replace")
-    return RememberedError(f"{text} (asked again in {until - now:.0f} s)", int(code))

@@ -54,14 +54,12 @@ def _dispatch(
     started: float,
 ) -> int:
     command, words = arguments.split_command(argv)
-    if command == arguments.VERSION:
-        stdio.write_out(f"{stdio.PROGRAM} {VERSION} (protocol {PROTOCOL})\n".encode())
-        return OK
-    if command == arguments.HELP:
-        from credential_shim.manual import TEXT
+    if command in (arguments.VERSION, arguments.HELP):
+        return _tell(command)
+    if command == arguments.EXEC:
+        from credential_shim.foreign import execute
 
-        stdio.write_out(TEXT.encode())
-        return OK
+        return execute(words, environ, started)
     request = arguments.parse(command, words, environ)
     exec_info = environ.get(EXEC_INFO_VARIABLE, "")
     if command == arguments.GET_TOKEN and fastpath.serve_cached(request, exec_info, release):
@@ -69,9 +67,18 @@ def _dispatch(
     from credential_shim.serving import Serving
 
     serving = Serving(release, request, environ, started)
-    if command == arguments.CHECK:
-        return serving.check(exec_info)
-    return serving.get_token(exec_info)
+    if command == arguments.EXPLAIN:
+        return serving.explain(exec_info)
+    return (serving.check if command == arguments.CHECK else serving.get_token)(exec_info)
+
+
+def _tell(command: str) -> int:
+    if command == arguments.VERSION:
+        text = f"{stdio.PROGRAM} {VERSION} (protocol {PROTOCOL})\n"
+    else:
+        from credential_shim.manual import TEXT as text  # noqa: N811 - a text like the other
+    stdio.write_out(text.encode())
+    return OK
 
 
 def _describe(error: Exception) -> str:

@@ -14,6 +14,7 @@ processes which ask once each are sixty different askers.
 import os
 
 from credential_shim._version import PROTOCOL
+from credential_shim.errors import MalformedError, RememberedError, UnreachableError
 from credential_shim.identity import Identity
 
 LONGEST_NAME = 200
@@ -23,6 +24,12 @@ FORCED_PAUSE = 60.0
 CLOCK_SLACK = 60.0
 """An entry from further in the future than this was written under a wrong clock."""
 
+LONGEST_HOLD = 600.0
+"""However long the endpoint asks for: a mistaken header must not keep a node down for days."""
+
+_FAILURE_LIMIT = 4096
+_FAILURE_CODES = range(UnreachableError.exit_code, MalformedError.exit_code + 1)
+"""What a fetch ends in; above all never 0, which would pass for success."""
 _SEEN_SUFFIX = ".seen"
 _SEEN_LIMIT = 16 * 1024
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-")
@@ -59,17 +66,36 @@ class Entry:
 
 
 def key_of(identity: Identity, api_version: str) -> str:
-    """Return the key of a credential: unequal for unequal inputs, safe as a file name."""
+    """Return the key of a credential: unequal for unequal inputs.
+
+    It ends in ``@`` and the revision of the proof, where there is one: a credential got with one
+    secret is never served for another. Raises UsageError when the proof cannot be read.
+    """
+    revision = ""
     kind, value = identity.selector or ("system", "")
+    tenant = identity.tenant
+    if tenant is not None:
+        kind, value = tenant.proof.label, tenant.client_id
+        revision = f"@{_escape(tenant.proof.revision())}"
     fields = (str(PROTOCOL), api_version, identity.login, kind, value)
-    return ",".join(map(_escape, (*fields, identity.server_id, str(identity.endpoint))))
+    return ",".join(map(_escape, (*fields, identity.server_id, identity.place))) + revision
 
 
 def name_of(key: str) -> str:
-    """Return the file name for ``key``: the key itself, or its beginning and a digest."""
-    if len(key) <= LONGEST_NAME:
-        return key
-    return f"{key[: LONGEST_NAME - 17]}~{_fnv1a(key.encode()):016x}"
+    """Return the file name for ``key``: the key itself, or its beginning and a digest.
+
+    The revision has no part in it, so that the entry of a rotated secret is replaced.
+    """
+    stem = key.partition("@")[0]
+    if len(stem) <= LONGEST_NAME:
+        return stem
+    return f"{stem[: LONGEST_NAME - 17]}~{_fnv1a(stem.encode()):016x}"
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """Return text that differs once a file was replaced, written to, or given another mode."""
+    times = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ".".join(f"{number:x}" for number in (status.st_dev, status.st_ino, *times))
 
 
 def open_directory(path: str) -> int | None:
@@ -88,6 +114,12 @@ def load(directory: int, key: str) -> Entry | None:
     """Read the entry of ``key``; None when there is none that can be trusted."""
     raw = read_private(directory, name_of(key), ENTRY_LIMIT)
     return None if raw is None else _parse(raw, key)
+
+
+def failure(directory: int, key: str, now: float) -> RememberedError | None:
+    """Return the failure of an earlier fetch of ``key`` that still holds, if any."""
+    raw = read_private(directory, f"{name_of(key)}.fail", _FAILURE_LIMIT)
+    return None if raw is None else _parse_failure(raw, key, now)
 
 
 def serialize(entry: Entry, key: str) -> bytes:
@@ -176,6 +208,23 @@ def _parse(raw: bytes, key: str) -> Entry | None:
     if not fetched <= refresh <= emitted <= expires:
         return None
     return Entry(body, times=(refresh, fetched, emitted, expires), forced=forced == 1)
+
+
+def _parse_failure(raw: bytes, key: str, now: float) -> RememberedError | None:
+    header, _, rest = raw.partition(b"\n")
+    stored_key, _, message = rest.partition(b"\n")
+    try:
+        until, written, code = map(float, header.split(b" "))
+    except ValueError:
+        return None
+    if code not in _FAILURE_CODES:
+        return None
+    if stored_key != key.encode() or not written <= now + 1.0 or not now < until:
+        return None
+    if until - written > LONGEST_HOLD + 1.0:
+        return None
+    text = message.decode("utf-8", "replace")
+    return RememberedError(f"{text} (asked again in {until - now:.0f} s)", int(code))
 
 
 def _is_private(status: os.stat_result, kind: int) -> bool:

@@ -1,8 +1,9 @@
-"""One HTTP/1.1 GET to a local identity endpoint, read strictly and within limits.
+"""One HTTP/1.1 exchange with an identity endpoint, read strictly and within limits.
 
-Identity endpoints are a literal address away and speak plain HTTP; a full client would cost more
-time to import than the exchange takes, follow redirects, and look for proxies in the
-environment. None of that exists here: the connection always goes to the endpoint itself.
+Local identity endpoints are a literal address away and speak plain HTTP; a full client would cost
+more time to import than the exchange takes, follow redirects, and look for proxies in the
+environment. None of that exists here: such a connection always goes to the endpoint itself. (The
+way to Entra, which does know proxies, is ``tls``.)
 """
 
 import socket
@@ -14,6 +15,7 @@ CONNECT_SECONDS = 2.0
 HEAD_LIMIT = 16 * 1024
 BODY_LIMIT = 64 * 1024
 _CHUNK_LINE_LIMIT = 256
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,9 +50,9 @@ class DirectTransport:
         lines += [f"{name}: {value}" for name, value in headers.items()]
         try:
             with self._connect(endpoint, seconds) as connection:
-                stream = _Stream(connection, self._clock, until)
+                stream = Stream(connection, self._clock, until)
                 connection.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
-                return _read_answer(stream)
+                return read_answer(stream)
         except TimeoutError as error:
             raise UnreachableError(f"identity endpoint {endpoint} timed out", tries=99) from error
         except OSError as error:
@@ -72,7 +74,7 @@ class DirectTransport:
         return connection
 
 
-class _Stream:
+class Stream:
     """Bytes of a connection, by line or by count, until one common deadline."""
 
     def __init__(self, connection: socket.socket, clock: "Clock", until: float) -> None:
@@ -82,6 +84,7 @@ class _Stream:
         self._buffer = b""
 
     def line(self, limit: int) -> bytes:
+        """Return the next line without its end; raises MalformedError beyond ``limit`` bytes."""
         while b"\n" not in self._buffer:
             if len(self._buffer) > limit:
                 raise MalformedError("the identity endpoint's answer has an overlong line")
@@ -90,12 +93,14 @@ class _Stream:
         return line.removesuffix(b"\r")
 
     def exactly(self, count: int) -> bytes:
+        """Return the next ``count`` bytes; raises UnreachableError where they end before."""
         while len(self._buffer) < count:
             self._require_more()
         data, self._buffer = self._buffer[:count], self._buffer[count:]
         return data
 
     def to_end(self, limit: int) -> bytes:
+        """Return the bytes up to the end; raises MalformedError beyond ``limit``."""
         while self._fill():
             if len(self._buffer) > limit:
                 raise _too_long()
@@ -119,7 +124,20 @@ def _host_of(endpoint: Endpoint) -> str:
     return str(endpoint).removesuffix(":80") if endpoint.port == 80 else str(endpoint)
 
 
-def _read_answer(stream: _Stream) -> Answer:
+def quote(text: str) -> str:
+    """Return ``text`` percent-encoded for a query or a form (RFC 3986 §2.3), UTF-8 within."""
+    return "".join(
+        char if char in _UNRESERVED else "".join(f"%{byte:02X}" for byte in char.encode())
+        for char in text
+    )
+
+
+def read_answer(stream: Stream) -> Answer:
+    """Read one complete answer.
+
+    Raises UnreachableError where it ends early, MalformedError where it is not HTTP or exceeds a
+    limit, TimeoutError, and OSError as the connection does.
+    """
     version, _, rest = stream.line(HEAD_LIMIT).partition(b" ")
     code = rest[:3]
     if not version.startswith(b"HTTP/1.") or len(code) != 3 or not code.isdigit():
@@ -128,7 +146,7 @@ def _read_answer(stream: _Stream) -> Answer:
     return Answer(int(code), headers, _read_body(stream, headers))
 
 
-def _read_headers(stream: _Stream) -> dict[str, str]:
+def _read_headers(stream: Stream) -> dict[str, str]:
     headers: dict[str, str] = {}
     left = HEAD_LIMIT
     while line := stream.line(left):
@@ -143,7 +161,7 @@ def _read_headers(stream: _Stream) -> dict[str, str]:
     return headers
 
 
-def _read_body(stream: _Stream, headers: dict[str, str]) -> bytes:
+def _read_body(stream: Stream, headers: dict[str, str]) -> bytes:
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None:
         if coding.lower() != "chunked" or length is not None:
@@ -158,7 +176,7 @@ def _read_body(stream: _Stream, headers: dict[str, str]) -> bytes:
     return stream.exactly(int(length))
 
 
-def _read_chunks(stream: _Stream) -> bytes:
+def _read_chunks(stream: Stream) -> bytes:
     body = b""
     while True:
         size = stream.line(_CHUNK_LINE_LIMIT).partition(b";")[0].strip()

@@ -1,4 +1,4 @@
-"""Serve a cached credential with the least a Python process can do: ``os``, ``time``, no more.
+"""Serve a cached credential, or a remembered failure, with ``os`` and ``time`` and no more.
 
 Whatever is not plainly in order here (seals that differ, an entry that is stale, an asker that
 was refused) is left to the slow path, which decides and says why.
@@ -43,13 +43,23 @@ class Release:
         return f"{self.root}/current"
 
     @property
+    def current_seal(self) -> str:
+        """Path of the seal behind that link."""
+        return f"{self.current_link}/RELEASE"
+
+    @property
     def wanted(self) -> str:
         """Path of the seal that the host selects, present in a mirror only."""
         return f"{self.root}/WANTED"
 
 
 def serve_cached(request: Request, exec_info: str, release: Release) -> bool:
-    """Write a fresh cached credential to stdout; False when nothing was written."""
+    """Write a fresh cached credential to stdout; False when nothing was written.
+
+    Raises RememberedError, the failure of an earlier run, while that holds and there is no token:
+    client-go asks again for each request, and a storm of those must cost as little as success.
+    Raises UsageError where the identity's proof is not there.
+    """
     version = api_version_at_once(exec_info)
     if version is None or not seals_agree(release):
         return False
@@ -59,7 +69,12 @@ def serve_cached(request: Request, exec_info: str, release: Release) -> bool:
     now = time.time()
     key = entries.key_of(request.identity, version)
     entry = entries.load(directory, key)
-    if entry is None or not entry.is_fresh(now):
+    if entry is None or not entry.is_usable(now):
+        failure = entries.failure(directory, key, now)
+        if failure is not None:
+            raise failure
+        return False
+    if not entry.is_fresh(now):
         return False
     if entries.is_rejected(directory, key, entry, now):
         return False
@@ -79,7 +94,7 @@ def seals_agree(release: Release) -> bool:
     own = seals.read_seal(release.own_seal)
     if isinstance(own, seals.Defect):
         return False
-    current = seals.read_seal(f"{release.current_link}/RELEASE")
+    current = seals.read_seal(release.current_seal)
     if isinstance(current, seals.Defect) or current.raw != own.raw:
         return False
     wanted = seals.read_seal(release.wanted)

@@ -13,7 +13,6 @@ from enum import Enum
 
 from credential_shim.clock import Deadline
 from credential_shim.errors import SkewError
-from credential_shim.fastpath import Release
 from credential_shim.seals import Defect, Seal, read_seal
 
 GRACE_SECONDS = 60.0
@@ -27,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-    from credential_shim.ports import Clock
+    from credential_shim.ports import Clock, Sealed
 
 
 class Act(Enum):
@@ -108,18 +107,18 @@ def age_of(changes: list[float], now: float) -> float | None:
     return max(0.0, min(ages)) if ages else None
 
 
-def observe(release: Release, now: float) -> View:
+def observe(release: "Sealed", now: float) -> View:
     """Read the seals of ``release`` and around it. Never raises OSError."""
     wanted = read_seal(release.wanted)
     return View(
         own=read_seal(release.own_seal),
-        current=read_seal(f"{release.current_link}/RELEASE"),
+        current=read_seal(release.current_seal),
         wanted=None if isinstance(wanted, Defect) and wanted.absent else wanted,
         age=age_of(_changes(release), now),
     )
 
 
-def _changes(release: Release) -> list[float]:
+def _changes(release: "Sealed") -> list[float]:
     changes = []
     for path in (release.current_link, release.wanted):
         try:
@@ -134,7 +133,7 @@ class Gate:
 
     def __init__(
         self,
-        release: Release,
+        release: "Sealed",
         clock: "Clock",
         *,
         serve_on_skew: bool,

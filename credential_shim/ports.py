@@ -20,6 +20,26 @@ class Clock(Protocol):
         """Return after ``seconds``."""
 
 
+class Sealed(Protocol):
+    """A release as the gate looks at it: by paths, which it reads anew at each look."""
+
+    @property
+    def own_seal(self) -> str:
+        """Path of the seal of the code that is about to act."""
+
+    @property
+    def current_link(self) -> str:
+        """Path of the link that names the selected release."""
+
+    @property
+    def current_seal(self) -> str:
+        """Path of the seal of the release behind that link."""
+
+    @property
+    def wanted(self) -> str:
+        """Path of the seal that the host selects, present in a mirror only."""
+
+
 class Transport(Protocol):
     """One HTTP exchange with a local identity endpoint."""
 
@@ -31,6 +51,18 @@ class Transport(Protocol):
         Raises UnreachableError when there is no complete answer, MalformedError when the bytes
         are not HTTP or exceed a limit. Never retries, never follows a redirect, never uses a
         proxy.
+        """
+
+
+class Poster(Protocol):
+    """One HTTPS exchange with an authority."""
+
+    def post(self, origin: str, path: str, form: bytes, seconds: float) -> Answer:
+        """Send one form to ``https://HOST[:PORT]``, return the complete answer in ``seconds``.
+
+        Raises UnreachableError when there is no complete answer or the server's certificate is
+        not trusted, MalformedError when the bytes are not HTTP or exceed a limit, UsageError for
+        proxy or certificate settings that cannot be used. Never retries, never follows a redirect.
         """
 
 

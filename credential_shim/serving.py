@@ -53,6 +53,8 @@ class Serving:
         self._pass_gate()
         identity = self._request.identity
         store = cache.open_store(self._request.cache_dir, key_of(identity, api_version), stdio.say)
+        if self._request.layers.file is not None:
+            self._request.layers.file.remember(self._request.cache_dir)
         issuer = Issuer(self._source(), store, self._clock, stdio.say)
         stdio.write_out(issuer.obtain(api_version, self._deadline, self._request.notes))
         return OK
@@ -72,10 +74,20 @@ class Serving:
         identity = self._request.identity
         until = credential.rfc3339(entry.expires)
         line = (
-            f"ok {identity} endpoint={identity.endpoint} expires={until} "
+            f"ok {identity} endpoint={identity.place} expires={until} "
             f"release={VERSION} protocol={PROTOCOL}\n"
         )
         stdio.write_out(line.encode())
+        return OK
+
+    def explain(self, exec_info: str) -> int:
+        """Say what get-token would do, and why, without asking anybody; return 0."""
+        from credential_shim.explanation import explain
+
+        self._arm()
+        api_version = credential.requested_version(exec_info)
+        for line in explain(self._request, self._release, self._environ, api_version):
+            stdio.write_out(f"{line}\n".encode("utf-8", "replace"))
         return OK
 
     def _arm(self) -> None:
@@ -83,10 +95,20 @@ class Serving:
         guard.arm(seconds, f"no result within {HARD_SECONDS:.0f} seconds; gave up")
 
     def _source(self) -> "Source":
-        # The one place where a login mode becomes a source.
-        sources = {"msi": imds.ImdsSource}
-        make = sources[self._request.identity.login]
-        return make(self._request.identity, self._clock, DirectTransport(self._clock))
+        # The one place where a login mode becomes a source. What only Entra needs is imported
+        # for Entra only: TLS alone takes longer to load than the rest of the shim.
+        identity, clock = self._request.identity, self._clock
+        if identity.tenant is not None:
+            from credential_shim.entra import EntraSource
+            from credential_shim.tls import TlsTransport
+
+            poster = TlsTransport(clock, self._environ, self._request.ca_file)
+            return EntraSource(identity, identity.tenant, clock, poster)
+        if identity.login == "arc":
+            from credential_shim.arc import ArcSource
+
+            return ArcSource(identity, clock, DirectTransport(clock))
+        return imds.ImdsSource(identity, clock, DirectTransport(clock))
 
     def _pass_gate(self) -> None:
         passage = gate.Gate(

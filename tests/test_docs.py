@@ -8,7 +8,7 @@ import click
 import msgspec
 import pytest
 
-from credential_shim import arguments
+from credential_shim import arguments, configuration, layers, principal
 from hostsync import config
 from hostsync.cli.main import cli
 from hostsync.errors import ExitCode, Reason
@@ -117,9 +117,20 @@ def test_every_key_of_the_configuration_is_documented(table: str) -> None:
 def test_every_flag_of_the_plugin_is_documented() -> None:
     text = CONFIGURATION.read_text()
     flags = [*arguments._VALUE_FLAGS, *arguments._UNUSED_VALUE_FLAGS, *arguments._SWITCHES]
-    variables = [arguments._LOGIN_VARIABLE, *arguments._CLIENT_ID_VARIABLES]
+    variables = [
+        arguments._LOGIN_VARIABLE, *layers.CLIENT_ID_VARIABLES, *principal.SECRET_VARIABLES,
+        *principal.CERTIFICATE_VARIABLES, *principal.PASSWORD_VARIABLES,
+        principal.TENANT_VARIABLE, principal.AUTHORITY_VARIABLE, principal.FEDERATED_VARIABLE,
+    ]  # fmt: skip
     assert [f for f in flags if not re.search(rf"`{re.escape(f)}[ `]", text)] == []
     assert [f for f in [*arguments._SECRET_FLAGS, *variables] if f"`{f}`" not in text] == []
+
+
+def test_every_key_of_the_plugins_file_and_every_cloud_is_documented() -> None:
+    text = CONFIGURATION.read_text()
+    assert [
+        word for word in (*configuration.KEYS, *principal.CLOUDS) if f"`{word}`" not in text
+    ] == []
 
 
 def test_every_command_and_option_is_shown_somewhere() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from hostsync._version import VERSION
-from hostsync.cli import orders, services, views
+from hostsync.cli import kubeconfigs, orders, services, views
 from hostsync.cli.session import Session, echo
 from hostsync.errors import ConfigError, ExitCode, HostsyncError
 
@@ -41,7 +41,8 @@ def cli(context: click.Context, agent: str | None, output: str, config: Path) ->
 
 for command in (
     orders.install, orders.upgrade, orders.rollback, orders.recover, services.sync,
-    services.daemon, services.judge, views.status, views.history, views.version,
+    services.daemon, services.judge, kubeconfigs.kubeconfig, views.status, views.history,
+    views.version,
 ):  # fmt: skip
     cli.add_command(command)
 

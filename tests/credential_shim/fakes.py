@@ -79,3 +79,19 @@ class ScriptedSource:
         if isinstance(result, ShimError):
             raise result
         return result
+
+
+@dataclass(slots=True)
+class ScriptedPoster:
+    """Answers in order, as ScriptedTransport does; remembers origin, path and form."""
+
+    clock: FakeClock
+    answers: list[Answer | ShimError]
+    sent: list[tuple[str, str, bytes]] = field(default_factory=list)
+
+    def post(self, origin: str, path: str, form: bytes, seconds: float) -> Answer:
+        self.sent.append((origin, path, form))
+        answer = self.answers.pop(0)
+        if isinstance(answer, ShimError):
+            raise answer
+        return answer

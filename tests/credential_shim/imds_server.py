@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
+from typing import Self
 from urllib.parse import parse_qsl, urlsplit
 
 TOKEN_PATH = "/metadata/identity/oauth2/token"
@@ -29,6 +30,7 @@ class Seen:
     path: str
     query: dict[str, str]
     headers: dict[str, str]
+    form: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,12 +94,14 @@ class Server(ThreadingHTTPServer):
 class ImdsServer:
     """The service: start it with ``with``; ``url`` is what the shim is pointed at."""
 
+    handler: type[Handler] = Handler
+
     def __init__(self, script: Script | None = None) -> None:
         self.script = script or Script()
         self._seen: list[Seen] = []
         self._lock = threading.Lock()
         self._released = threading.Event()
-        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server = Server(("127.0.0.1", 0), self.handler)
         self._server.service = self
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
@@ -138,7 +142,7 @@ class ImdsServer:
         """Say whether the service is stopping, after at most ``seconds``."""
         return self._released.wait(seconds)
 
-    def __enter__(self) -> ImdsServer:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

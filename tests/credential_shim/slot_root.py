@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import cryptography
+
 import credential_shim
 
 SERVER_ID = "6dae42f8-4368-4678-94ff-3960e28e3630"
@@ -54,6 +56,12 @@ class SlotRoot:
         launcher.chmod(0o755)
         self.seal(slot, seal_bytes() if seal is None else seal)
         return release
+
+    def lend_cryptography(self, slot: str) -> None:
+        """Have ``slot`` find the packages that a bundle carries beside the shim."""
+        site = Path(cryptography.__file__).parent.parent
+        for name in ("cryptography", "cffi", *(path.name for path in site.glob("_cffi_backend*"))):
+            (self.path / slot / "lib" / "hostsync" / name).symlink_to(site / name)
 
     def seal(self, slot: str, seal: bytes) -> None:
         """Write the seal of ``slot``."""

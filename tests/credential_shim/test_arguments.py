@@ -8,10 +8,10 @@ from credential_shim.arguments import (
     DEFAULT_CACHE_DIR,
     Request,
     parse,
-    parse_endpoint,
     split_command,
 )
 from credential_shim.errors import UsageError
+from credential_shim.identity import parse_endpoint
 
 SERVER = ("--server-id", "server")
 
@@ -118,8 +118,8 @@ def test_empty_variables_are_unset_variables() -> None:
     assert made.identity.login == "msi"
 
 
-@pytest.mark.parametrize("mode", ["spn", "workloadidentity", "devicecode", "azurecli", "arc"])
-def test_modes_of_later_releases_are_refused_by_name(mode: str) -> None:
+@pytest.mark.parametrize("mode", ["devicecode", "azurecli", "interactive", "ropc", "chained"])
+def test_modes_for_people_are_refused_by_name(mode: str) -> None:
     assert f"login mode '{mode}' is not supported by this release" in refusal("-l", mode)
     assert "AAD_LOGIN_METHOD" in refusal(AAD_LOGIN_METHOD=mode)
 
@@ -127,7 +127,7 @@ def test_modes_of_later_releases_are_refused_by_name(mode: str) -> None:
 def test_flags_of_existing_kubelogin_stanzas_are_accepted() -> None:
     made = request(
         "--environment", "AzurePublicCloud", "--tenant-id=t", "-t", "t", "--timeout", "30s",
-        "--token-cache-dir", "/x", "--authority-host", "https://a", "-e", "c",
+        "--token-cache-dir", "/x", "--authority-host", "https://a", "-e", "AzurePublicCloud",
         "--disable-instance-discovery",
     )  # fmt: skip
     assert made.identity.selector is None
@@ -137,7 +137,6 @@ def test_flags_of_existing_kubelogin_stanzas_are_accepted() -> None:
     "words",
     [
         ["--legacy"],
-        ["--pop-enabled"],
         ["--use-azurerm-env-vars"],
         ["--no-gate"],
         ["--on-skew", "maybe"],
@@ -153,6 +152,15 @@ def test_flags_of_existing_kubelogin_stanzas_are_accepted() -> None:
 )
 def test_unusable_flags_are_refused(words: list[str]) -> None:
     refusal(*words)
+
+
+@pytest.mark.parametrize(
+    "words", [("--pop-enabled",), ("--pop-enabled=true",), ("--pop-claims", "u=/subscriptions/x")]
+)
+def test_pop_tokens_are_refused_by_name(words: tuple[str, ...]) -> None:
+    assert "PoP" in refusal(*words)
+    assert words[0].partition("=")[0] in refusal(*words)
+    assert request("--pop-enabled=false").identity.login == "msi"
 
 
 def test_server_id_is_required() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 import credential_shim
-from tests.credential_shim.imds_server import ImdsServer
+from tests.credential_shim.entra_server import EntraServer
+from tests.credential_shim.imds_server import ImdsServer, refuse
 from tests.credential_shim.slot_root import PYTHON, Run, SlotRoot, run
 
 PACKAGE = "credential_shim"
@@ -24,6 +25,7 @@ OWN_MODULES = {
             "errors",
             "fastpath",
             "identity",
+            "layers",
             "seals",
             "stdio",
         )
@@ -88,3 +90,32 @@ def test_the_package_imports_nothing_of_hostsync_or_nspawn() -> None:
         lines = path.read_text().splitlines()
         imports = [line.split() for line in lines if line.strip().startswith(("import ", "from "))]
         assert not any(words[1].split(".")[0] in ("hostsync", "nspawn") for words in imports)
+
+
+CLIENT_MODULES = {f"{PACKAGE}.{name}" for name in ("configuration", "principal", "proofs")}
+
+
+@pytest.mark.slow
+def test_a_clients_cached_path_loads_no_more_and_reads_no_secret(
+    root: SlotRoot, entra: EntraServer, client_flags: tuple[str, ...], secret_file: Path
+) -> None:
+    words = ("get-token", *client_flags, "--client-secret-file", str(secret_file))
+    first = root.run(*words)
+    result, loaded = spied(root, *words)
+    assert result.out == first.out
+    assert len(entra.seen) == 1
+    assert loaded - baseline() == OWN_MODULES | CLIENT_MODULES
+
+
+@pytest.mark.slow
+def test_a_remembered_failure_loads_no_more_than_a_credential(
+    root: SlotRoot, imds: ImdsServer, flags: tuple[str, ...]
+) -> None:
+    imds.then(refuse(429, Retry_After="60"))
+    assert root.run("get-token", *flags).code == 6
+    result, loaded = spied(root, "get-token", *flags)
+    assert result.code == 6
+    assert len(imds.seen) == 1
+    said = {word for word in loaded if word in OWN_MODULES or "." not in word}
+    assert not said & {"json", "socket", "enum", "re", "fcntl"}
+    assert not loaded & {f"{PACKAGE}.serving", f"{PACKAGE}.imds", f"{PACKAGE}.issue"}

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from credential_shim import entries
-from credential_shim.cache import HOLD_SECONDS, LONGEST_HOLD, Lock, Store, open_store
+from credential_shim.cache import HOLD_SECONDS, Lock, Store, open_store
 from credential_shim.clock import Deadline
+from credential_shim.entries import LONGEST_HOLD
 from credential_shim.errors import (
     DeniedError,
     MalformedError,

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.credential_shim.api_server import ApiServer
+from tests.credential_shim.entra_server import SECRET, EntraServer
 from tests.credential_shim.imds_server import ImdsServer
 from tests.credential_shim.slot_root import Run, SlotRoot, run, seal_bytes
 
@@ -140,3 +141,17 @@ def test_a_dead_endpoint_releases_the_client_within_eight_seconds(
     assert time.monotonic() - start < 9
     assert "exit code 4" in result.err
     assert cluster.api.tokens == ()
+
+
+def test_client_go_authenticates_as_a_service_principal_and_names_its_refusals(
+    cluster: Cluster, entra: EntraServer, client_flags: tuple[str, ...], secret_file: Path
+) -> None:
+    args = ("get-token", *client_flags, "--client-secret-file", str(secret_file))
+    assert token_in(cluster.kubectl(args=args)) == entra.issued(1)
+    secret_file.write_text("wrong")
+    refused = cluster.kubectl(args=args)
+    assert "exit code 5" in refused.err
+    assert "AADSTS7000215" in refused.err
+    secret_file.write_text(SECRET)
+    cluster.api.revoke(entra.issued(1))
+    assert token_in(cluster.kubectl(args=args)) == entra.issued(3)
