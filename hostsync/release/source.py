@@ -36,6 +36,26 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A candidate that is open already; `label` names it in messages.
+
+    `digest` is what its bytes were found to be before anything of them was parsed. They are
+    compared once more as they are parsed, so it does not matter who else can write them.
+    """
+
+    fd: int
+    label: str
+    digest: Digest | None = None
+
+    def __str__(self) -> str:
+        return self.label
+
+
+Given = Path | Opened
+"""A candidate as it is handed in; its text names it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """An open archive, directory or file; `size` are its bytes when it was opened."""
 
@@ -72,10 +92,24 @@ class Source:
 
 
 @contextmanager
-def open_source(path: Path, wanted: Wanted) -> Iterator[Source]:
-    """Open what is at `path` once, following it if it is a link; closed on leaving.
+def open_source(given: Given, wanted: Wanted) -> Iterator[Source]:
+    """Open what is at a path once, following it if it is a link; closed on leaving.
 
-    Raises Refused (bad-candidate) when it cannot be opened or has no form that the slot takes.
+    What is open already stays open. Raises Refused (bad-candidate) when it cannot be opened or
+    has no form that the slot takes.
+    """
+    if isinstance(given, Opened):
+        yield _recognised_at(given, given.fd, wanted)
+        return
+    with open_path(given) as opened:
+        yield _recognised_at(given, opened.fd, wanted)
+
+
+@contextmanager
+def open_path(path: Path) -> Iterator[Opened]:
+    """Open `path` once, following it if it is a link, whatever it is; closed on leaving.
+
+    Raises Refused (bad-candidate) when it cannot be opened.
     """
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer that may never come.
@@ -86,13 +120,16 @@ def open_source(path: Path, wanted: Wanted) -> Iterator[Source]:
         brief = f"{path}: it cannot be opened: {cause}"
         raise Refused(Reason.BAD_CANDIDATE, brief, remedy=remedy) from error
     try:
-        try:
-            source = _recognised(fd, wanted)
-        except Flaw as flaw:
-            raise Refused(flaw.reason, f"{path}: {flaw.why}", remedy=flaw.remedy) from flaw
-        yield source
+        yield Opened(fd=fd, label=str(path))
     finally:
         os.close(fd)
+
+
+def _recognised_at(given: Given, fd: int, wanted: Wanted) -> Source:
+    try:
+        return _recognised(fd, wanted)
+    except Flaw as flaw:
+        raise Refused(flaw.reason, f"{given}: {flaw.why}", remedy=flaw.remedy) from flaw
 
 
 def _recognised(fd: int, wanted: Wanted) -> Source:
