@@ -39,7 +39,7 @@ _STRONG = re.compile(r'"[!#-~]{1,1000}"')
 """An entity tag that promises equal bytes; a weak one starts with `W/` (RFC 9110, 8.8.3)."""
 
 
-def _no_progress(_done: int, _total: int | None) -> None:
+def show_nothing(_done: int, _total: int | None) -> None:
     """Show nothing."""
 
 
@@ -54,7 +54,7 @@ class Means:
     clock: Clock
     terms: Terms = field(default_factory=Terms)
     room: int = COMPRESSED_LIMIT
-    on_fetched: OnFetched = _no_progress
+    on_fetched: OnFetched = show_nothing
     jitter: Callable[[], float] = random.random
 
 

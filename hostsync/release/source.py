@@ -20,7 +20,7 @@ from hostsync.model import Digest, SlotKind
 from hostsync.release.archive import read_archive
 from hostsync.release.flaw import Flaw, Unreadable
 from hostsync.release.gzip_stream import COMPRESSED_LIMIT, MAGIC
-from hostsync.release.member import MIB, SEAL_NAME, Member, Roll
+from hostsync.release.member import EXPANDED_LIMIT, MIB, SEAL_NAME, Member, Roll
 from hostsync.release.tree import read_chunks, read_file, walk
 from hostsync.release.wanted import Wanted
 
@@ -125,6 +125,24 @@ def open_path(path: Path) -> Iterator[Opened]:
         os.close(fd)
 
 
+def is_directory(opened: Opened) -> bool:
+    """Whether it is a directory, which has no bytes of its own."""
+    return stat.S_ISDIR(os.fstat(opened.fd).st_mode)
+
+
+def read_opened(opened: Opened) -> Iterator[bytes]:
+    """The bytes of a regular file from its start.
+
+    Raises Flaw for anything else, for one that is larger than any release, and when it changes
+    its size.
+    """
+    status = os.fstat(opened.fd)
+    _check_regular(status)
+    if status.st_size > EXPANDED_LIMIT:
+        raise Flaw(f"it exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
+    return read_chunks(opened.fd, status.st_size)
+
+
 def _recognised_at(given: Given, fd: int, wanted: Wanted) -> Source:
     try:
         return _recognised(fd, wanted)
@@ -136,14 +154,18 @@ def _recognised(fd: int, wanted: Wanted) -> Source:
     status = os.fstat(fd)
     if stat.S_ISDIR(status.st_mode):
         form = Form.DIRECTORY
-    elif not stat.S_ISREG(status.st_mode):
-        raise Flaw("it is a device, FIFO or socket", remedy="give an archive, directory or file")
     else:
+        _check_regular(status)
         form = Form.ARCHIVE if _start(fd) == MAGIC else Form.FILE
     if form is Form.ARCHIVE and status.st_size > COMPRESSED_LIMIT:
         raise Flaw(f"it exceeds {COMPRESSED_LIMIT // MIB} MiB compressed")
     _check_form(form, wanted)
     return Source(fd=fd, form=form, size=status.st_size, wanted=wanted)
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Flaw("it is a device, FIFO or socket", remedy="give an archive, directory or file")
 
 
 def _check_form(form: Form, wanted: Wanted) -> None:

@@ -75,13 +75,12 @@ class Server:
     tls: ssl.SSLContext | None = None
     asked: list[Asked] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
+    port: int = field(init=False)
     _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
     _threads: list[threading.Thread] = field(default_factory=list)
 
-    @property
-    def port(self) -> int:
-        port: int = self._listener.getsockname()[1]
-        return port
+    def __post_init__(self) -> None:
+        self.port = self._listener.getsockname()[1]
 
     def url(self, path: str = "/agent.tar.gz", host: str = "127.0.0.1") -> str:
         return f"http{'s' if self.tls else ''}://{host}:{self.port}{path}"
