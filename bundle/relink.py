@@ -42,6 +42,8 @@ SHDR = struct.Struct("<IIQQQQIIQQ")
 SHT_NULL, SHT_STRTAB = 0, 3
 SHF_ALLOC = 2
 PF_R = 4
+DT_FLAGS, DT_FLAGS_1 = 30, 0x6FFFFFFB
+DF_BIND_NOW, DF_1_NOW = 8, 1
 _ALIGN_MAX = 1 << 21
 _ADDRESS_MAX = 1 << 47
 
@@ -149,6 +151,8 @@ def _write_dynamic(elf: Elf, out: bytearray, moved: Span | None) -> None:
         entries.append((DT_RPATH, elf.strings.size))
     room = elf.table.size // DYN.size
     if len(entries) >= room:
+        entries = _without_repetition(entries)
+    if len(entries) >= room:
         raise ElfError(
             f"its dynamic section has no room for entry {len(entries)} of {room}",
             remedy="use an object linked with GNU ld, which keeps spare entries",
@@ -156,6 +160,16 @@ def _write_dynamic(elf: Elf, out: bytearray, moved: Span | None) -> None:
     entries += [(DT_NULL, 0)] * (room - len(entries))
     raw = b"".join(DYN.pack(*entry) for entry in entries)
     out[elf.table.offset : elf.table.offset + len(raw)] = raw
+
+
+def _without_repetition(entries: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The entries without what another says too.
+
+    Linkers that keep no spare entries (lld, which links Rust's objects) ask for immediate binding
+    twice, in DT_FLAGS and in DT_FLAGS_1; the loader takes either for both.
+    """
+    now = any(tag == DT_FLAGS_1 and value & DF_1_NOW for tag, value in entries)
+    return [entry for entry in entries if not (now and entry == (DT_FLAGS, DF_BIND_NOW))]
 
 
 def _loaded_sections(elf: Elf) -> list[tuple[bytes, Section]]:

@@ -103,3 +103,22 @@ def test_a_full_dynamic_section_is_refused_with_a_remedy(ssl_module: Path) -> No
     image[sound.table.offset : sound.table.offset + len(raw)] = raw
     with pytest.raises(ElfError, match="no room"):
         relink(bytes(image), "$ORIGIN")
+
+
+def test_an_object_whose_linker_kept_no_spare_entry_gets_its_search_path(
+    own_interpreter: Interpreter, tmp_path: Path
+) -> None:
+    """lld's objects are so: what is bundled of `cryptography` is one of them."""
+    from cryptography.hazmat.bindings import _rust
+
+    original = Path(_rust.__file__).read_bytes()
+    module = tmp_path / "_rust.so"
+    module.write_bytes(relink(original, "$ORIGIN/lib"))
+    relinked = elf.parse(module.read_bytes())
+    assert relinked.rpath == "$ORIGIN/lib"
+    assert relinked.needed == elf.parse(original).needed
+    libgcc = resolved(own_interpreter.loader, Path(_rust.__file__))["libgcc_s.so.1"]
+    (tmp_path / "lib").mkdir()
+    shutil.copy(libgcc, tmp_path / "lib")
+    found = resolved(own_interpreter.loader, module)["libgcc_s.so.1"]
+    assert Path(found).resolve().parent == tmp_path / "lib"
