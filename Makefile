@@ -35,6 +35,10 @@ bundle: setup ## Build dist/hostsync-<version>-linux-<arch>.tar.gz
 bench: setup ## Run the benchmarks; they print ratios
 	@$(PYTHON) -m benchmarks
 
+.PHONY: fuzz
+fuzz: setup ## Fuzz the archive reader for FUZZ_SECONDS (60), and try FUZZ_CASES (100000) cases
+	@dev/fuzz
+
 .PHONY: clean
 clean: ## Remove build products; the lab's cache (~/.cache/hostsync) stays
 	@rm -rf build dist demo-report .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info

@@ -21,6 +21,7 @@ import msgspec
 from hostsync.errors import ConfigError
 from hostsync.layout import Layout
 from hostsync.model import SlotKind
+from hostsync.trust import DownloadTable, ReleaseTable, Trust, trust_of
 
 CONFIG_PATH = Path("/etc/hostsync/config.toml")
 DEFAULT_AGENT = "hostsync"
@@ -111,6 +112,7 @@ class Config:
     unit_root: Path = Path("/etc/systemd/system")
     reserve_bytes: int = 64 << 20
     """Free space that staging must leave, so that a roll back never runs out."""
+    trust: Trust = field(default_factory=Trust)
 
     def agent(self, name: str | None) -> Agent:
         """The agent called `name`; without a name the only one, else hostsync's own.
@@ -154,6 +156,8 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     run_root: str = "/run/hostsync"
     unit_root: str = "/etc/systemd/system"
     reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 64
+    download: DownloadTable = msgspec.field(default_factory=DownloadTable)
+    release: ReleaseTable = msgspec.field(default_factory=ReleaseTable)
 
 
 def load(path: Path = CONFIG_PATH) -> Config:
@@ -169,7 +173,8 @@ def load(path: Path = CONFIG_PATH) -> Config:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     try:
         file = msgspec.toml.decode(data, type=_File)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        trust = trust_of(file.download, file.release)
+    except ValueError as error:
         raise ConfigError(f"{path}: {error}", remedy="see docs/configuration.md") from error
     tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
     agents = {name: _agent(name, table, path) for name, table in tables.items()}
@@ -181,6 +186,7 @@ def load(path: Path = CONFIG_PATH) -> Config:
         run_root=_absolute(file.run_root, "run_root", path),
         unit_root=_absolute(file.unit_root, "unit_root", path),
         reserve_bytes=file.reserve_mib << 20,
+        trust=trust,
     )
 
 

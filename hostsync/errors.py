@@ -6,6 +6,7 @@
     ├── Busy             another order or verb holds the host                     exit 4
     └── Failed           it went wrong before the switch; nothing was changed     exit 1
         ├── DiskError    the filesystem refused an operation
+        ├── FetchError   a download did not come to its end; `cause` tells why
         ├── UnitsError   systemd refused or did not answer
         └── MachineError machined, a machine's rootfs or a command in it failed
 
@@ -51,6 +52,24 @@ class Reason(StrEnum):
     MACHINE_UNREADY = "machine-unready"
     NO_LAST_GOOD = "no-last-good"
     RECORD_UNREADABLE = "record-unreadable"
+    UNTRUSTED_SOURCE = "untrusted-source"
+    DOWNGRADE = "downgrade"
+
+
+class FetchCause(StrEnum):
+    """Why a download failed; the word is stable."""
+
+    DNS = "dns"
+    CONNECT = "connect"
+    PROXY = "proxy"
+    TLS = "tls"
+    STATUS = "status"
+    REDIRECT = "redirect"
+    PROTOCOL = "protocol"
+    STALLED = "stalled"
+    TOO_SLOW = "too-slow"
+    TOO_LARGE = "too-large"
+    CUT_SHORT = "cut-short"
 
 
 class HostsyncError(Exception):
@@ -106,6 +125,16 @@ class DiskError(Failed):
     """The filesystem refused an operation."""
 
     code = "disk"
+
+
+class FetchError(Failed):
+    """A download did not come to its end; nothing was kept of it."""
+
+    code = "fetch"
+
+    def __init__(self, cause: FetchCause, brief: str, *, remedy: str = "") -> None:
+        super().__init__(brief, remedy=remedy)
+        self.cause = cause
 
 
 class UnitsError(Failed):

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from hostsync.errors import DiskError
 from hostsync.layout import TEMPORARY_PREFIX
+from hostsync.ports import Scratch
 
 _RENAME_NOREPLACE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -102,9 +103,55 @@ class Disk:
             self.remove(directory / name)
         return tuple(names)
 
+    @contextmanager
+    def scratch(self, directory: Path) -> Iterator[Scratch]:
+        """See `ports.Fs.scratch`."""
+        with _told(directory, "write a temporary file in"):
+            fd = _open_unnamed(directory)
+        try:
+            yield _Scratch(fd, directory)
+        finally:
+            os.close(fd)
+
+
+class _Scratch:
+    """`ports.Scratch` on an open descriptor."""
+
+    def __init__(self, fd: int, directory: Path) -> None:
+        self.fd = fd
+        self._directory = directory
+
+    def append(self, data: bytes) -> None:
+        with _told(self._directory, "write a temporary file in"):
+            _write_all(self.fd, data)
+
+    def restart(self) -> None:
+        with _told(self._directory, "truncate a temporary file in"):
+            os.ftruncate(self.fd, 0)
+            os.lseek(self.fd, 0, os.SEEK_SET)
+
 
 def _temporary(path: Path) -> Path:
     return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(6)}")
+
+
+def _open_unnamed(directory: Path) -> int:
+    """A file that never had a name, or, where the filesystem cannot do that, lost it at once."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    try:
+        return os.open(directory, flags | os.O_TMPFILE, 0o600)
+    except OSError as error:
+        if error.errno not in {errno.EOPNOTSUPP, errno.EISDIR}:
+            raise
+    # A kill between these two leaves an empty file under the prefix that is swept.
+    temporary = _temporary(directory / "unnamed")
+    fd = os.open(temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        temporary.unlink()
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _make_directory(path: Path, mode: int) -> None:

@@ -16,6 +16,20 @@ from typing import Protocol
 from hostsync.model import Entry
 
 
+class Scratch(Protocol):
+    """An open file without a name: it is gone with its descriptor, however the process ends."""
+
+    @property
+    def fd(self) -> int:
+        """The descriptor, open for reading and writing."""
+
+    def append(self, data: bytes) -> None:
+        """Write at the end; raises DiskError."""
+
+    def restart(self) -> None:
+        """Forget all that was written; raises DiskError."""
+
+
 class Fs(Protocol):
     """The only door through which the disk is changed. Every verb raises DiskError.
 
@@ -46,6 +60,9 @@ class Fs(Protocol):
 
     def sweep(self, directory: Path, prefix: str) -> tuple[str, ...]:
         """Remove every entry of `directory` whose name starts with `prefix`; their names."""
+
+    def scratch(self, directory: Path) -> AbstractContextManager[Scratch]:
+        """A new empty `Scratch` on the filesystem of `directory`; closed, and gone, on leaving."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from credential_shim import arguments, configuration, layers, principal
-from hostsync import config
+from hostsync import config, trust
 from hostsync.cli.main import cli
 from hostsync.errors import ExitCode, Reason
 from hostsync.record import Phase
@@ -33,6 +33,8 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "top level": config._File,
     "agents": config._AgentTable,
     "machines": config._MachinesTable,
+    "download": trust.DownloadTable,
+    "release": trust.ReleaseTable,
 }
 
 
@@ -110,7 +112,9 @@ def test_prose_is_wrapped(page: Path) -> None:
 def test_every_key_of_the_configuration_is_documented(table: str) -> None:
     text = CONFIGURATION.read_text()
     keys = [each.name for each in msgspec.structs.fields(_TABLES[table])]
-    containers = {"agents": "`[agents.NAME]`", "machines": "`[machines]`"}
+    containers = {"agents": "`[agents.NAME]`"} | {
+        name: f"`[{name}]`" for name in ("machines", "download", "release")
+    }
     assert [key for key in keys if containers.get(key, f"| `{key}` |") not in text] == []
 
 

@@ -14,6 +14,7 @@ from hostsync.model import Seal
 from hostsync.ports import View, Worker
 from hostsync.record import Source
 from hostsync.release import Candidate
+from hostsync.release.version import is_lower
 from hostsync.sync import converge_rootfs
 
 
@@ -27,9 +28,15 @@ class Options:
 
 
 def stage_and_verify(
-    host: Host, candidate: Candidate, staging: Path, options: Options, *, in_mirrors: bool
+    host: Host,
+    candidate: Candidate,
+    staging: Path,
+    options: Options,
+    *,
+    current: str,
+    in_mirrors: bool,
 ) -> tuple[Seal, dict[str, int]]:
-    """Write, ask, seal, and ask again inside the machines.
+    """Write, ask, seal, and ask again inside the machines; `current` is the version in use.
 
     Returns the seal and the exit status of the *current* release's self-test per machine.
     """
@@ -39,6 +46,8 @@ def stage_and_verify(
     host.event("stage", "complete", str(staging), inspected.content_digest.short)
     answer = verify.on_host(host, staging)
     host.event("verify", "complete", "on the host", answer.version)
+    if not host.config.trust.allow_downgrade:
+        check_not_lower(answer.version, current)
     seal = Seal(
         agent=host.agent.name,
         version=answer.version,
@@ -57,6 +66,21 @@ def stage_and_verify(
             _compare_self_test(host, worker, staging, before)
             host.event("verify", "complete", f"in machine {worker.name}", answer.version)
     return seal, before
+
+
+def check_not_lower(version: str, current: str) -> None:
+    """Refuse (downgrade) a version that is lower than the current one, or not comparable to it.
+
+    An old release that was signed once could otherwise be offered again for its known faults.
+    """
+    try:
+        if not is_lower(version, current):
+            return
+        why = f"version {version} is lower than the current {current}"
+    except ValueError as error:
+        why = f"{version} cannot be compared with the current {current}: {error}"
+    remedy = "order a newer release, or set release.allow_downgrade"
+    raise Refused(Reason.DOWNGRADE, f"refusing the candidate: {why}", remedy=remedy)
 
 
 def clear_mirrors(host: Host) -> None:

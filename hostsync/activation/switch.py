@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
@@ -27,7 +26,7 @@ from hostsync.activation.undo import undo
 from hostsync.errors import Failed, HostsyncError, MachineError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
 from hostsync.record import Phase, Record, ReleaseId
-from hostsync.release import Candidate, open_candidate
+from hostsync.release import Candidate, Given, open_candidate
 from hostsync.state import Outcome
 
 
@@ -39,19 +38,22 @@ class Switched:
     version: str
 
 
-def preflight(host: Host, path: Path, options: Options) -> Plan | NothingToDo:
+def preflight(host: Host, given: Given, options: Options) -> Plan | NothingToDo:
     """Run every check that can block an upgrade, the candidate's `version` included.
 
     Changes nothing that lasts: the candidate is staged beside the slots, asked, and removed.
     Raises what `upgrade` would raise.
     """
-    with _open(host, path) as candidate:
-        plan = _plan(host, candidate, path, options)
+    with _open(host, given) as candidate:
+        plan = _plan(host, candidate, given, options)
         if isinstance(plan, Plan):
             order = _new_order()
             staging = host.agent.layout.staging(order)
             try:
-                stage_and_verify(host, candidate, staging, options, in_mirrors=False)
+                current = plan.previous_seal.version
+                stage_and_verify(
+                    host, candidate, staging, options, current=current, in_mirrors=False
+                )
             finally:
                 slots.discard(host.fs, host.agent.layout, staging, order)
                 host.fs.sweep(host.agent.layout.root, TRASH_PREFIX)
@@ -59,22 +61,25 @@ def preflight(host: Host, path: Path, options: Options) -> Plan | NothingToDo:
         return plan
 
 
-def upgrade(host: Host, path: Path, options: Options) -> Switched | NothingToDo:
+def upgrade(host: Host, given: Given, options: Options) -> Switched | NothingToDo:
     """Carry an order out up to the switch, and give it to the judge.
 
     The caller holds the host's lock and has settled any earlier record. Raises Refused (nothing
     was changed), or Failed when it went wrong before the judge took over; then everything is
     as it was.
     """
-    with _open(host, path) as candidate:
-        plan = _plan(host, candidate, path, options)
+    with _open(host, given) as candidate:
+        plan = _plan(host, candidate, given, options)
         if isinstance(plan, NothingToDo):
             return plan
         order = _new_order()
         record = host.put(_intent(host, plan, order, options, _release_id(candidate)))
         with _undone_on_failure(host):
             staging = host.agent.layout.staging(order)
-            seal, before = stage_and_verify(host, candidate, staging, options, in_mirrors=True)
+            current = plan.previous_seal.version
+            seal, before = stage_and_verify(
+                host, candidate, staging, options, current=current, in_mirrors=True
+            )
             record = msgspec.structs.replace(
                 record,
                 candidate=ReleaseId(version=seal.version, digest=seal.sha256.hex),
@@ -107,13 +112,13 @@ def roll_back(host: Host, options: Options) -> Switched | NothingToDo:
 
 
 @contextmanager
-def _open(host: Host, path: Path) -> Iterator[Candidate]:
+def _open(host: Host, given: Given) -> Iterator[Candidate]:
     layout = host.agent.layout
-    with open_candidate(path, agent=host.agent.name, kind=layout.kind) as candidate:
+    with open_candidate(given, agent=host.agent.name, kind=layout.kind) as candidate:
         yield candidate
 
 
-def _plan(host: Host, candidate: Candidate, path: Path, options: Options) -> Plan | NothingToDo:
+def _plan(host: Host, candidate: Candidate, given: Given, options: Options) -> Plan | NothingToDo:
     if host.units.state(JUDGE_UNIT).load != "loaded":
         raise Refused(
             Reason.NOT_INSTALLED,
@@ -123,7 +128,7 @@ def _plan(host: Host, candidate: Candidate, path: Path, options: Options) -> Pla
     wish = Wish(
         digest=candidate.inspected.content_digest,
         size=candidate.inspected.size,
-        label=str(path),
+        label=str(given),
         allow_known_bad=options.allow_known_bad,
         best_effort=options.best_effort,
     )

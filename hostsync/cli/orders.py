@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
 from hostsync.cli.session import Session, bind_at_boot, changing, echo, need_root, pass_session
-from hostsync.errors import ExitCode, Refused
+from hostsync.errors import ConfigError, ExitCode, Refused
 
 if TYPE_CHECKING:
-    from hostsync.activation.plan import NothingToDo
+    from hostsync.activation.plan import NothingToDo, Plan
     from hostsync.activation.switch import Switched
+    from hostsync.model import Digest
+    from hostsync.release import Given
+    from hostsync.release.url import Place
 
 
 @click.command()
@@ -43,8 +48,20 @@ def install(session: Session, path: Path | None, *, no_start: bool) -> None:
         raise SystemExit(int(ExitCode.FAILED))
 
 
+class _Flags(TypedDict):
+    signature: Path | None
+    preflight: bool
+    allow_known_bad: bool
+    machines_best_effort: bool
+    no_wait: bool
+
+
 @click.command()
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("place", metavar="PATH|URL")
+@click.option("--sha256", metavar="HEX", help="What the archive's SHA-256 must be; for a URL due.")
+@click.option(
+    "--signature", type=click.Path(path_type=Path), help="Its minisign file, if not beside it."
+)
 @click.option("--preflight", is_flag=True, help="Run every check, print the plan, change nothing.")
 @click.option("--allow-known-bad", is_flag=True, help="Even if this release failed here before.")
 @click.option(
@@ -52,34 +69,30 @@ def install(session: Session, path: Path | None, *, no_start: bool) -> None:
 )
 @click.option("--no-wait", is_flag=True, help="Return after the switch; the judge goes on.")
 @pass_session
-def upgrade(
-    session: Session,
-    path: Path,
-    *,
-    preflight: bool,
-    allow_known_bad: bool,
-    machines_best_effort: bool,
-    no_wait: bool,
-) -> None:
-    """Switch to the release at PATH; keep it if it proves itself, else roll back.
+def upgrade(session: Session, place: str, sha256: str | None, **flags: Unpack[_Flags]) -> None:
+    """Switch to the release at PATH or URL; keep it if it proves itself, else roll back.
 
-    PATH is a bundle (`.tar.gz` or a directory), or an executable for a single-file agent. The
-    candidate is verified on the host and inside every machine before anything is switched.
+    PATH is a bundle (`.tar.gz` or a directory), or an executable for a single-file agent; a URL is
+    https:// or file://, or `-` to read one from standard input, where no process list shows it.
+    The candidate is verified on the host and inside every machine before anything is switched.
     """
     from hostsync.activation import switch
     from hostsync.activation.stage import Options
 
-    options = Options(allow_known_bad=allow_known_bad, best_effort=machines_best_effort)
-    if preflight:
-        from hostsync import render
-
-        with changing(session, f"preflight of {path}"):
-            plan = switch.preflight(session.host, path, options)
-        session.say(render.plan_text(plan), plan=render.plan_value(plan))
-        return
-    order(
-        session, f"upgrade to {path}", lambda: switch.upgrade(session.host, path, options), no_wait
+    where, digest = parse_order(place, sha256)
+    options = Options(
+        allow_known_bad=flags["allow_known_bad"], best_effort=flags["machines_best_effort"]
     )
+    act = "preflight of" if flags["preflight"] else "upgrade to"
+    with (
+        obtained(session, where, digest, flags["signature"]) as given,
+        changing(session, f"{act} {where}"),
+    ):
+        if flags["preflight"]:
+            tell_plan(session, switch.preflight(session.host, given, options))
+            return
+        done = switch.upgrade(session.host, given, options)
+    conclude(session, done, no_wait=flags["no_wait"])
 
 
 @click.command()
@@ -90,7 +103,9 @@ def rollback(session: Session, *, no_wait: bool) -> None:
     from hostsync.activation import switch
     from hostsync.activation.stage import Options
 
-    order(session, "rollback", lambda: switch.roll_back(session.host, Options()), no_wait)
+    with changing(session, "rollback"):
+        done = switch.roll_back(session.host, Options())
+    conclude(session, done, no_wait=no_wait)
 
 
 @click.command()
@@ -113,16 +128,54 @@ def recover(session: Session, *, set_record_aside: bool) -> None:
         session.say("nothing is in flight", recovered=True)
 
 
-def order(
-    session: Session, purpose: str, act: Callable[[], Switched | NothingToDo], no_wait: bool
-) -> None:
-    """Give an order, wait for its verdict unless told otherwise, and exit with its status."""
+def parse_order(place: str, sha256: str | None) -> tuple[Place, Digest | None]:
+    """What the command line names; raises ConfigError, which does not repeat a URL."""
+    from hostsync.model import Digest
+    from hostsync.release.url import URL_LIMIT, parse_place
+
+    try:
+        text = sys.stdin.readline(URL_LIMIT + 2).strip() if place == "-" else place
+        return parse_place(text), Digest.parse(sha256) if sha256 is not None else None
+    except ValueError as error:
+        trouble = str(error)
+    raise ConfigError(trouble, remedy="see `hostsync upgrade --help`")
+
+
+@contextmanager
+def obtained(
+    session: Session, place: Place, digest: Digest | None, signature: Path | None
+) -> Iterator[Given]:
+    """The candidate, fetched if need be with its progress shown, and proven.
+
+    The host's lock is not held meanwhile, but whoever holds it now is told before, not after.
+    """
+    from hostsync.activation.intake import Proof, obtain
+    from hostsync.cli.progress import Progress
+    from hostsync.release.url import DownloadUrl
+
+    if isinstance(place, DownloadUrl):
+        with changing(session, f"look before an upgrade to {place}"):
+            pass
+    with closing(Progress(session)) as progress:
+        proof = Proof(digest=digest, signature=signature, on_fetched=progress.show)
+        with obtain(session.host, place, proof) as given:
+            progress.close()
+            yield given
+
+
+def tell_plan(session: Session, plan: Plan | NothingToDo) -> None:
+    """Print what an order would do."""
+    from hostsync import render
+
+    session.say(render.plan_text(plan), plan=render.plan_value(plan))
+
+
+def conclude(session: Session, done: Switched | NothingToDo, *, no_wait: bool) -> None:
+    """Wait for the verdict on an order unless told otherwise, and exit with its status."""
     from hostsync import lock, render
     from hostsync.activation.orders import follow
     from hostsync.activation.plan import NothingToDo
 
-    with changing(session, purpose):
-        done = act()
     if isinstance(done, NothingToDo):
         session.say(f"nothing to do: {done.why}", nothing_to_do=done.why)
         return

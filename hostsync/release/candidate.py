@@ -22,7 +22,7 @@ from hostsync.release.elf import host_arch
 from hostsync.release.flaw import FETCH_AGAIN, KEEP_STILL, Flaw, subject
 from hostsync.release.inspection import inspect
 from hostsync.release.member import Member
-from hostsync.release.source import Form, Source, open_source
+from hostsync.release.source import Form, Given, Opened, Source, open_source
 from hostsync.release.tree import scan
 from hostsync.release.wanted import Wanted
 
@@ -54,10 +54,10 @@ class Candidate:
     """An open candidate that passed inspection; made by `open_candidate`."""
 
     def __init__(
-        self, path: Path, source: Source, inspected: Inspected, entries: tuple[Entry, ...]
+        self, given: Given, source: Source, inspected: Inspected, entries: tuple[Entry, ...]
     ) -> None:
         self.inspected = inspected
-        self._path = path
+        self._given = given
         self._source = source
         self._entries = entries
 
@@ -97,7 +97,7 @@ class Candidate:
                     fs.write(target / entry.path, content, entry.mode, durable=False)
                     done += entry.size
         except Flaw as flaw:
-            brief = f"{self._path}: {flaw.why}: {_CHANGED}"
+            brief = f"{self._given}: {flaw.why}: {_CHANGED}"
             raise Failed(brief, remedy=KEEP_STILL) from flaw
 
     def _counted(self, content: Iterator[bytes], done: int, on_bytes: OnBytes) -> Iterator[bytes]:
@@ -110,33 +110,37 @@ class Candidate:
         installed = scan(target)
         if installed != tuple(sorted(self._entries, key=lambda entry: entry.path)):
             found, wanted = tree_digest(installed).short, self.inspected.content_digest.short
-            brief = f"{self._path}: installed content is {found}, inspected was {wanted}"
+            brief = f"{self._given}: installed content is {found}, inspected was {wanted}"
             raise Failed(f"{brief}: {_CHANGED}", remedy=KEEP_STILL)
 
 
 @contextmanager
 def open_candidate(
-    path: Path, *, agent: str, kind: SlotKind, expected: Digest | None = None
+    given: Given, *, agent: str, kind: SlotKind, expected: Digest | None = None
 ) -> Iterator[Candidate]:
-    """Open and inspect the candidate at `path` for a slot of `agent`; closed on leaving.
+    """Open and inspect a candidate for a slot of `agent`; what was opened is closed on leaving.
 
-    An archive or a plain file whose SHA-256 is not `expected` is refused before any of it is
-    parsed. Raises Refused (bad-candidate, wrong-architecture), naming path, member, limit and
-    remedy. Nothing is written. The rules stand in `archive`, `tar_header`,
-    `gzip_stream`, `member` and `inspection`.
+    It is a path, or an object that is open already and stays so. An archive or a plain file
+    whose SHA-256 is not `expected` is refused before any of it is parsed. Raises Refused
+    (bad-candidate, wrong-architecture), naming path, member, limit and remedy. Nothing is
+    written. The rules stand in `archive`, `tar_header`, `gzip_stream`, `member` and `inspection`.
     """
     wanted = Wanted(agent=agent, kind=kind, arch=host_arch())
-    with open_source(path, wanted) as source:
+    with open_source(given, wanted) as source:
         try:
-            candidate = _inspected(path, source, expected)
+            candidate = _inspected(given, source, expected)
         except Flaw as flaw:
-            raise Refused(flaw.reason, f"{path}: {flaw.why}", remedy=flaw.remedy) from flaw
+            raise Refused(flaw.reason, f"{given}: {flaw.why}", remedy=flaw.remedy) from flaw
         yield candidate
 
 
-def _inspected(path: Path, source: Source, expected: Digest | None) -> Candidate:
+def _inspected(given: Given, source: Source, expected: Digest | None) -> Candidate:
     has_bytes = source.form is not Form.DIRECTORY
-    if expected and has_bytes:
+    if isinstance(given, Opened) and given.digest is not None:
+        # Its bytes were seen to have this digest before they came here.
+        _check_digest(given.digest, expected or given.digest)
+        expected = given.digest
+    elif expected and has_bytes:
         _check_digest(source.digest(), expected)
     total = sha256()
     with closing(source.members(total.update)) as members:
@@ -153,7 +157,7 @@ def _inspected(path: Path, source: Source, expected: Digest | None) -> Candidate
         members=len(entries),
         arch=source.wanted.arch,
     )
-    return Candidate(path, source, inspected, entries)
+    return Candidate(given, source, inspected, entries)
 
 
 def _check_digest(found: Digest, expected: Digest) -> None:

@@ -20,7 +20,7 @@ from hostsync.model import Digest, SlotKind
 from hostsync.release.archive import read_archive
 from hostsync.release.flaw import Flaw, Unreadable
 from hostsync.release.gzip_stream import COMPRESSED_LIMIT, MAGIC
-from hostsync.release.member import MIB, SEAL_NAME, Member, Roll
+from hostsync.release.member import EXPANDED_LIMIT, MIB, SEAL_NAME, Member, Roll
 from hostsync.release.tree import read_chunks, read_file, walk
 from hostsync.release.wanted import Wanted
 
@@ -33,6 +33,26 @@ class Form(StrEnum):
     ARCHIVE = "archive"
     DIRECTORY = "directory"
     FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A candidate that is open already; `label` names it in messages.
+
+    `digest` is what its bytes were found to be before anything of them was parsed. They are
+    compared once more as they are parsed, so it does not matter who else can write them.
+    """
+
+    fd: int
+    label: str
+    digest: Digest | None = None
+
+    def __str__(self) -> str:
+        return self.label
+
+
+Given = Path | Opened
+"""A candidate as it is handed in; its text names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +92,24 @@ class Source:
 
 
 @contextmanager
-def open_source(path: Path, wanted: Wanted) -> Iterator[Source]:
-    """Open what is at `path` once, following it if it is a link; closed on leaving.
+def open_source(given: Given, wanted: Wanted) -> Iterator[Source]:
+    """Open what is at a path once, following it if it is a link; closed on leaving.
 
-    Raises Refused (bad-candidate) when it cannot be opened or has no form that the slot takes.
+    What is open already stays open. Raises Refused (bad-candidate) when it cannot be opened or
+    has no form that the slot takes.
+    """
+    if isinstance(given, Opened):
+        yield _recognised_at(given, given.fd, wanted)
+        return
+    with open_path(given) as opened:
+        yield _recognised_at(given, opened.fd, wanted)
+
+
+@contextmanager
+def open_path(path: Path) -> Iterator[Opened]:
+    """Open `path` once, following it if it is a link, whatever it is; closed on leaving.
+
+    Raises Refused (bad-candidate) when it cannot be opened.
     """
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer that may never come.
@@ -86,27 +120,52 @@ def open_source(path: Path, wanted: Wanted) -> Iterator[Source]:
         brief = f"{path}: it cannot be opened: {cause}"
         raise Refused(Reason.BAD_CANDIDATE, brief, remedy=remedy) from error
     try:
-        try:
-            source = _recognised(fd, wanted)
-        except Flaw as flaw:
-            raise Refused(flaw.reason, f"{path}: {flaw.why}", remedy=flaw.remedy) from flaw
-        yield source
+        yield Opened(fd=fd, label=str(path))
     finally:
         os.close(fd)
+
+
+def is_directory(opened: Opened) -> bool:
+    """Whether it is a directory, which has no bytes of its own."""
+    return stat.S_ISDIR(os.fstat(opened.fd).st_mode)
+
+
+def read_opened(opened: Opened) -> Iterator[bytes]:
+    """The bytes of a regular file from its start.
+
+    Raises Flaw for anything else, for one that is larger than any release, and when it changes
+    its size.
+    """
+    status = os.fstat(opened.fd)
+    _check_regular(status)
+    if status.st_size > EXPANDED_LIMIT:
+        raise Flaw(f"it exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
+    return read_chunks(opened.fd, status.st_size)
+
+
+def _recognised_at(given: Given, fd: int, wanted: Wanted) -> Source:
+    try:
+        return _recognised(fd, wanted)
+    except Flaw as flaw:
+        raise Refused(flaw.reason, f"{given}: {flaw.why}", remedy=flaw.remedy) from flaw
 
 
 def _recognised(fd: int, wanted: Wanted) -> Source:
     status = os.fstat(fd)
     if stat.S_ISDIR(status.st_mode):
         form = Form.DIRECTORY
-    elif not stat.S_ISREG(status.st_mode):
-        raise Flaw("it is a device, FIFO or socket", remedy="give an archive, directory or file")
     else:
+        _check_regular(status)
         form = Form.ARCHIVE if _start(fd) == MAGIC else Form.FILE
     if form is Form.ARCHIVE and status.st_size > COMPRESSED_LIMIT:
         raise Flaw(f"it exceeds {COMPRESSED_LIMIT // MIB} MiB compressed")
     _check_form(form, wanted)
     return Source(fd=fd, form=form, size=status.st_size, wanted=wanted)
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Flaw("it is a device, FIFO or socket", remedy="give an archive, directory or file")
 
 
 def _check_form(form: Form, wanted: Wanted) -> None:

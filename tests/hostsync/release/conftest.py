@@ -1,15 +1,21 @@
 from __future__ import annotations
 
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import trustme
 
 from hostsync.errors import Refused
+from hostsync.fs import Disk
 from hostsync.model import SlotKind
 from hostsync.release import Inspected, open_candidate
+from hostsync.release.fetch import Means
+from tests.hostsync.release.downloads import LOCAL, PROXIES, certified
 from tests.hostsync.release.tarball import AGENT, RELEASE, TOP, Tree, tree_archive
+from tests.hostsync.world import Time
 
 Refusal = Callable[..., Refused]
 
@@ -92,3 +98,30 @@ def refusal(tmp_path: Path) -> Refusal:
         return caught.value
 
     return offer
+
+
+@pytest.fixture(autouse=True)
+def no_proxy_and_no_authority_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*PROXIES, *map(str.upper, PROXIES), "SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(
+    authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> ssl.SSLContext:
+    """A server's certificate for `localhost` and 127.0.0.1, trusted through SSL_CERT_FILE."""
+    bundle = tmp_path_factory.mktemp("authority") / "ca.pem"
+    authority.cert_pem.write_to_path(str(bundle))
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    return certified(authority, "localhost", "127.0.0.1")
+
+
+@pytest.fixture
+def means() -> Means:
+    return Means(fs=Disk(), clock=Time(), terms=LOCAL, jitter=lambda: 0.5)
