@@ -23,6 +23,12 @@ def issuance_of(instructions: Instructions) -> Issuance:
     return Issuance(now=time.time, lifetime=lambda: instructions.current().token_lifetime)
 
 
+def registered() -> bytes:
+    """Return the service principal's certificate, which a test leaves there once it has one."""
+    path = STATE / "client.pem"
+    return path.read_bytes() if path.exists() else b""
+
+
 def main() -> None:
     """Serve both until killed."""
     signer = Signer(load_signing_key(STATE / "signing.pem"))
@@ -30,7 +36,7 @@ def main() -> None:
     tls.load_cert_chain(STATE / "server.pem")
     orders = {name: Instructions(STATE / f"{name}.json") for name in ("imds", "entra")}
     imds = Imds(signer=signer, issuance=issuance_of(orders["imds"]))
-    entra = Entra(signer=signer, issuance=issuance_of(orders["entra"]))
+    entra = Entra(signer=signer, issuance=issuance_of(orders["entra"]), registered=registered)
     sites = (
         Website(IMDS_ADDRESS, imds, RequestLog(STATE / "imds.jsonl"), orders["imds"]),
         Website(ENTRA_ADDRESS, entra, RequestLog(STATE / "entra.jsonl"), orders["entra"], tls),

@@ -1,8 +1,10 @@
 """Entra's token endpoint and published keys (CONTRACTS §6), as a function of a request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from e2e.world.assertions import proves
 from e2e.world.documents import Document
 from e2e.world.identity import (
     AKS_SERVER,
@@ -19,6 +21,7 @@ from e2e.world.web import Request, Response, answer
 TOKEN_PATH = f"/{TENANT}/oauth2/v2.0/token"
 KEYS_PATH = f"/{TENANT}/discovery/v2.0/keys"
 CONFIGURATION_PATH = f"/{TENANT}/v2.0/.well-known/openid-configuration"
+ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -36,6 +39,8 @@ class Entra:
 
     signer: Signer
     issuance: Issuance
+    registered: Callable[[], bytes] = bytes
+    """The certificate (PEM) of the service principal; empty while none is registered."""
 
     def __call__(self, request: Request) -> Response:
         """Answer as login.microsoftonline.com does."""
@@ -54,13 +59,31 @@ class Entra:
         if request.path != TOKEN_PATH:
             raise RefusedError(400, "invalid_request", 90002, "Tenant not found.")
         form = _form(request)
-        _check_client(form)
+        self._check_client(form)
         resource, _, rest = form.get("scope", "").rpartition("/")
         if rest != ".default":
             raise RefusedError(400, "invalid_scope", 1002012, "The scope must end in /.default.")
         if resource != AKS_SERVER:
             raise RefusedError(400, "invalid_resource", 500011, "Unknown resource principal.")
         return self._issue(resource)
+
+    def _check_client(self, form: dict[str, str]) -> None:
+        if form.get("grant_type") != "client_credentials":
+            raise RefusedError(400, "unsupported_grant_type", 70003, "Unsupported grant type.")
+        if form.get("client_id") != SERVICE_PRINCIPAL.client_id:
+            raise RefusedError(400, "unauthorized_client", 700016, "Application not found.")
+        if form.get("client_assertion_type") == ASSERTION_TYPE:
+            self._check_assertion(form.get("client_assertion", ""))
+        elif "client_secret" not in form:
+            raise RefusedError(401, "invalid_client", 7000218, "A secret is required.")
+        elif form["client_secret"] != SERVICE_PRINCIPAL.secret:
+            raise RefusedError(401, "invalid_client", 7000215, "Invalid client secret provided.")
+
+    def _check_assertion(self, assertion: str) -> None:
+        pem, audience = self.registered(), f"https://{AUTHORITY_HOST}{TOKEN_PATH}"
+        now = self.issuance.now()
+        if not pem or not proves(assertion, pem, SERVICE_PRINCIPAL.client_id, audience, now):
+            raise RefusedError(401, "invalid_client", 700027, "The assertion's signature is bad.")
 
     def _issue(self, resource: str) -> Response:
         lifetime = self.issuance.lifetime()
@@ -85,17 +108,6 @@ def _form(request: Request) -> dict[str, str]:
     if len(form) != len(pairs):
         raise RefusedError(400, "invalid_request", 90100, "A parameter is repeated.")
     return form
-
-
-def _check_client(form: dict[str, str]) -> None:
-    if form.get("grant_type") != "client_credentials":
-        raise RefusedError(400, "unsupported_grant_type", 70003, "Unsupported grant type.")
-    if form.get("client_id") != SERVICE_PRINCIPAL.client_id:
-        raise RefusedError(400, "unauthorized_client", 700016, "Application not found.")
-    if "client_secret" not in form:
-        raise RefusedError(401, "invalid_client", 7000218, "A secret is required.")
-    if form["client_secret"] != SERVICE_PRINCIPAL.secret:
-        raise RefusedError(401, "invalid_client", 7000215, "Invalid client secret provided.")
 
 
 def _configuration() -> Document:

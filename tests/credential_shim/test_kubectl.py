@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import sys
 import time
@@ -18,7 +19,8 @@ from tests.credential_shim.entra_server import SECRET, EntraServer
 from tests.credential_shim.imds_server import ImdsServer
 from tests.credential_shim.slot_root import Run, SlotRoot, run, seal_bytes
 
-KUBECTL = Path(sys.executable).with_name("kubectl")
+KUBECTL = Path(os.environ.get("HOSTSYNC_KUBECTL") or Path(sys.executable).with_name("kubectl"))
+"""Another client-go than the installed one can be named, to try the plugin with."""
 
 pytestmark = [
     pytest.mark.slow,

@@ -1,13 +1,20 @@
 """IMDS and Entra answer as the real ones do, well and badly."""
 
+import base64
+import datetime as dt
+import json
 from urllib.parse import urlencode
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from e2e.world.documents import Document, decode, text
 from e2e.world.entra import CONFIGURATION_PATH, FORM, KEYS_PATH, TOKEN_PATH, Entra
 from e2e.world.identity import (
     AKS_SERVER,
+    AUTHORITY_HOST,
     ISSUER,
     SERVICE_PRINCIPAL,
     SYSTEM_ASSIGNED,
@@ -153,3 +160,51 @@ def test_entra_s_configuration_leads_to_the_keys_that_verify_its_tokens() -> Non
     keys = read_key_set(decode(ENTRA(Request(method="GET", path=KEYS_PATH)).body))
     token = text(decode(ask_entra().body), "access_token")
     assert verify(token, keys, EXPECTED, NOW)
+
+
+def test_entra_takes_an_assertion_of_the_registered_certificate_only() -> None:
+    key, other = make_signing_key(), make_signing_key()
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "client")])
+    now = dt.datetime.now(dt.UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(now)
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(serialization.Encoding.PEM)
+    entra = Entra(signer=SIGNER, issuance=ISSUANCE, registered=lambda: pem)
+    form = {
+        "grant_type": "client_credentials",
+        "client_id": SERVICE_PRINCIPAL.client_id,
+        "scope": f"{AKS_SERVER}/.default",
+        "client_assertion_type": "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+    }
+
+    def status_of(assertion: str, issuer: Entra = entra) -> int:
+        body = urlencode({**form, "client_assertion": assertion}).encode()
+        headers = {"content-type": FORM}
+        return issuer(Request(method="POST", path=TOKEN_PATH, headers=headers, body=body)).status
+
+    good = signed(key, certificate, {})
+    assert status_of(good) == 200
+    assert status_of(good, ENTRA) == 401
+    assert status_of(signed(other, certificate, {})) == 401
+    assert status_of(signed(key, certificate, {"aud": "https://elsewhere"})) == 401
+    assert status_of(signed(key, certificate, {"exp": NOW - 1})) == 401
+    assert status_of("not.an.assertion") == 401
+
+
+def signed(key: rsa.RSAPrivateKey, certificate: x509.Certificate, other: Document) -> str:
+    """A client's assertion, but for the claims in `other`."""
+
+    def encoded(raw: bytes) -> str:
+        return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+    who = SERVICE_PRINCIPAL.client_id
+    claims = {"iss": who, "sub": who, "jti": "1", "nbf": NOW, "exp": NOW + 300}
+    claims = {**claims, "aud": f"https://{AUTHORITY_HOST}{TOKEN_PATH}", **other}
+    header = {"alg": "PS256", "x5t#S256": encoded(certificate.fingerprint(hashes.SHA256()))}
+    text = ".".join(encoded(json.dumps(part).encode()) for part in (header, claims))
+    pss = padding.PSS(padding.MGF1(hashes.SHA256()), 32)
+    return f"{text}.{encoded(key.sign(text.encode(), pss, hashes.SHA256()))}"
