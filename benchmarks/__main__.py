@@ -1,5 +1,6 @@
 """All benchmarks, one after the other: `python -m benchmarks`."""
 
-from benchmarks import shim
+from benchmarks import intake, shim
 
 shim.main()
+intake.main()

@@ -135,8 +135,6 @@ def _check_text(refusal: Refused) -> None:
 
 def run_chunk(seed: int, number: int, cases: int) -> Counter[str]:
     """Cases of one chunk, by kind and end; raises BreachError."""
-    with suppress(OSError):
-        os.nice(max(0, 15 - os.nice(0)))
     random, ends = Random(f"{seed}/{number}"), Counter[str]()
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 - a fast disk
     with tempfile.TemporaryDirectory(prefix="hostsync-cases-", dir=memory) as directory:
@@ -154,6 +152,12 @@ def run_chunk(seed: int, number: int, cases: int) -> Counter[str]:
     return ends
 
 
+def _give_way() -> None:
+    """Leave the processors to whoever wants them."""
+    with suppress(OSError):
+        os.nice(max(0, 15 - os.nice(0)))
+
+
 def main() -> int:
     """Run them all and print the counts; the exit status is 1 after a breach."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -164,7 +168,7 @@ def main() -> int:
     started, ends = time.monotonic(), Counter[str]()
     chunks = -(-options.cases // _CHUNK)
     sizes = [min(_CHUNK, options.cases - number * _CHUNK) for number in range(chunks)]
-    with ProcessPoolExecutor(options.workers) as pool:
+    with ProcessPoolExecutor(options.workers, initializer=_give_way) as pool:
         try:
             for counts in pool.map(partial(run_chunk, options.seed), range(chunks), sizes):
                 ends += counts

@@ -31,6 +31,7 @@ def tls_context(environment: Mapping[str, str] = os.environ) -> ssl.SSLContext:
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.hostname_checks_common_name = False
     file, directory = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
     if file or directory:
         _load(context, file, directory)

@@ -202,7 +202,9 @@ class _Transfer:
     def _check_size(self, size: int) -> None:
         if size > self._limit:
             shown = f"{self._limit // MIB} MiB" if self._limit >= MIB else f"{self._limit} bytes"
-            raise Setback(FetchCause.TOO_LARGE, f"it exceeds the {shown} it may have here")
+            why = f"it exceeds the {shown} it may have here"
+            remedy = "free space on that filesystem, or check that the URL is that of a release"
+            raise Setback(FetchCause.TOO_LARGE, why, remedy=remedy)
 
     def _restart(self) -> None:
         self._done = 0

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from hostsync.cli.session import Session
 from hostsync.errors import ConfigError
 from hostsync.model import Digest
 from hostsync.release.url import DownloadUrl
+from tests.hostsync.release.web_server import head, serving, stalling
 
 HEX = "0123456789abcdef" * 4
 MIB = 1 << 20
@@ -136,3 +141,35 @@ def test_a_url_is_read_from_standard_input_on_request(monkeypatch: pytest.Monkey
 def test_what_cannot_be_understood_is_an_error_of_usage(place: str, digest: str) -> None:
     with pytest.raises(ConfigError, match="--help"):
         parse_order(place, digest)
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_download_ends_at_once_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    slots = tmp_path / "slots"
+    slots.mkdir()
+    config = tmp_path / "config.toml"
+    config.write_text(
+        f'state_root = "{tmp_path}/state"\nrun_root = "{tmp_path}/run"\n'
+        f'[agents.hostsync]\nslot_root = "{slots}"\nbin_root = "{tmp_path}/bin"\n'
+        '[download]\ninsecure_hosts = ["127.0.0.1"]\n'
+    )
+    begun = stalling(head(200, {"content-length": "999999"}) + bytes(9999), lambda: server)
+    with serving(begun) as server:
+        words = ["--config", str(config), "upgrade", server.url("/x?sig=CANARY"), "--sha256", HEX]
+        child = subprocess.Popen(
+            [sys.executable, "-m", "hostsync", *words],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert server.has_answered.wait(30)
+        child.send_signal(number)
+        out, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "interrupted" in err
+    assert "fetch started" in out
+    assert "CANARY" not in out + err
+    assert os.listdir(slots) == []
+    assert not (tmp_path / "state").exists()

@@ -75,6 +75,7 @@ class Server:
     tls: ssl.SSLContext | None = None
     asked: list[Asked] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
+    has_answered: threading.Event = field(default_factory=threading.Event)
     port: int = field(init=False)
     _listener: socket.socket = field(default_factory=lambda: socket.create_server(("127.0.0.1", 0)))
     _threads: list[threading.Thread] = field(default_factory=list)
@@ -165,7 +166,8 @@ def stalling(before: bytes, server: Callable[[], Server]) -> Answer:
 
     def act(_asked: Asked, connection: socket.socket) -> None:
         connection.sendall(before)
-        server().stopping.wait(5)
+        server().has_answered.set()
+        server().stopping.wait(30)
 
     return act
 
