@@ -1,7 +1,7 @@
 """A download: streamed into a file without a name, resumed, and proven before anybody reads it.
 
-A download ends in exactly the bytes whose SHA-256 was
-ordered, or in an error that names scheme, host and path; the file is gone with its descriptor.
+A download ends in exactly the bytes whose SHA-256 was ordered, or in an error that names scheme,
+host and path; the file is gone with its descriptor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,37 +11,6 @@ from tests.nspawn.fake_machined import FakeMachined, bus
 
 INNER = Path("/usr/local/lib/agent")
 TEMP_PREFIX = ".agent-tmp-"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.geteuid() == 0:
-        return
-    for item in items:
-        if item.get_closest_marker("root"):
-            item.add_marker(pytest.mark.skip(reason="needs root"))
-
-
-@pytest.fixture(autouse=True)
-def leaks_nothing() -> Iterator[None]:
-    """No test may leave a descriptor or a child process behind."""
-    before = _descriptors(), _children()
-    yield
-    assert (_descriptors(), _children()) == before
-
-
-def _descriptors() -> dict[str, str]:
-    links = {}
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            links[name] = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:
-            continue  # This is the descriptor that the listing itself used.
-    return links
-
-
-def _children() -> set[str]:
-    lists = Path("/proc/self/task").glob("*/children")
-    return {pid for pids in lists for pid in pids.read_text().split()}
 
 
 @pytest.fixture
