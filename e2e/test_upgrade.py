@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from e2e.lab import Lab
-from e2e.node import SLOT_ROOT, START_SECONDS, Node, longest_gap, missed
+from e2e.node import SLOT_ROOT, Node, longest_gap, missed
 from e2e.releases import CRASH, EXIT_0, HANG, IGNORES_TERM, LATE_CRASH, Releases
 
 pytestmark = pytest.mark.lab
 
-MAX_GAP_SECONDS = 2.0
 Recorder = Callable[[str, object], None]
 
 
@@ -24,14 +23,16 @@ def node(lab: Lab, releases: Releases) -> Node:
 
 
 @pytest.fixture(autouse=True)
-def no_beat_is_missed(request: pytest.FixtureRequest, node: Node) -> Iterator[None]:
+def no_beat_is_missed(
+    request: pytest.FixtureRequest, node: Node, record_property: Recorder
+) -> Iterator[None]:
     """Whatever a test does to the host, kubelet's Lease goes on, but where it is told not to."""
     begun = node.moment()
     yield
     if request.node.get_closest_marker("disrupts") is None:
         beats = node.beats_since(begun)
+        record_property("longest time between two renewals, seconds", longest_gap(beats))
         assert missed(beats) == []
-        assert longest_gap(beats) <= MAX_GAP_SECONDS
 
 
 def journal_time(node: Node, pattern: str, since: int, unit: str = "hostsync.service") -> float:
@@ -87,7 +88,7 @@ def test_the_release_in_use_ordered_again_is_done_without_a_restart(node: Node) 
     assert (node.snapshot(), node.unit("InvocationID")) == (before, running)
 
 
-def test_a_release_that_crashes_at_once_is_rolled_back_within_three_seconds(
+def test_a_release_that_crashes_at_once_is_rolled_back(
     node: Node, record_property: Recorder
 ) -> None:
     before, begun = node.snapshot(), node.moment()
@@ -97,7 +98,6 @@ def test_a_release_that_crashes_at_once_is_rolled_back_within_three_seconds(
     crashed = journal_time(node, "Main process exited", begun)
     after = [e for e in node.lab.journal("hostsync.service", crashed) if "Started" in e.message]
     record_property("first crash to last-good ready, seconds", after[0].time - crashed)
-    assert after[0].time - crashed <= 3.0
     assert any("cannot read its state" in line for line in done.last("verdict")["evidence"])
     assert node.unit("ActiveState") == "active"
 
@@ -128,7 +128,6 @@ def test_a_release_that_hangs_is_rolled_back_at_its_start_deadline(
     stopped = journal_time(node, "^Stopping", begun)
     after = [e for e in node.lab.journal("hostsync.service", stopped) if "Started" in e.message]
     record_property("restart to last-good ready, seconds", after[0].time - stopped)
-    assert after[0].time - stopped <= START_SECONDS + 3.0
 
 
 def test_a_release_that_failed_here_is_refused_when_it_is_ordered_again(node: Node) -> None:

@@ -161,8 +161,12 @@ class Probe(Protocol):
     def space(self, path: Path) -> Space:
         """The filesystem that holds `path` or its nearest existing parent."""
 
-    def journal(self, unit: str, invocation: str, lines: int) -> tuple[str, ...]:
-        """The last lines that one run of a unit logged; empty when there is no journal."""
+    def journal(self, unit: str, lines: int, *, after: str, but: str) -> tuple[str, ...]:
+        """The last lines that a unit's runs logged in this boot; empty when there is no journal.
+
+        Only runs later than the invocation `after` count, and the invocation `but` does not:
+        a crash loop has many runs, and the last of them may have said nothing yet.
+        """
 
 
 class Clock(Protocol):

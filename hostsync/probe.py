@@ -7,11 +7,13 @@ not given out again before its process is reaped, so the group is killed before 
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -31,7 +33,10 @@ JOURNAL_SECONDS = 5.0
 JOURNAL_LINE = 400
 JOURNAL_CONSIDERED = 4 * JOURNAL_LINE
 JOURNAL_LIMIT = 1 << 20
-"""journald cuts a line at 48 KiB, and the last lines are the ones that matter."""
+"""journald cuts a line at 48 KiB; entries are asked for newest first, so the last
+words come; without --all journalctl leaves out what is longer than 4 KiB."""
+JOURNAL_ENTRIES = 400
+_INVOCATION = "_SYSTEMD_INVOCATION_ID"
 _PIECE = 64 << 10
 _PIECES_AFTER_THE_END = 16
 """No pipe holds more than 1 MiB; whoever goes on writing is not listened to."""
@@ -90,26 +95,43 @@ class SystemProbe:
             noexec=bool(status.f_flag & os.ST_NOEXEC),
         )
 
-    def journal(self, unit: str, invocation: str, lines: int) -> tuple[str, ...]:
+    def journal(self, unit: str, lines: int, *, after: str, but: str) -> tuple[str, ...]:
         """See `ports.Probe.journal`."""
-        match = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"_SYSTEMD_UNIT={unit}"
         argv = (
             self._journalctl,
             "--no-pager",
             "--quiet",
-            "--output=cat",
-            f"--lines={lines}",
-            match,
+            "--boot",
+            "--all",
+            "--reverse",
+            "--output=json",
+            f"--output-fields=MESSAGE,{_INVOCATION}",
+            f"--lines={JOURNAL_ENTRIES}",
+            f"_SYSTEMD_UNIT={unit}",
         )
         try:
             done = _run(argv, JOURNAL_SECONDS, JOURNAL_LIMIT)
         except Failed:
             return ()
-        return tuple(
-            plain(redact(line[:JOURNAL_CONSIDERED]))[:JOURNAL_LINE]
-            for line in done.stdout.split("\n")
-            if line
-        )
+        found: list[str] = []
+        for invocation, message in _entries(done.stdout):
+            if len(found) >= lines or (after and invocation == after):
+                break
+            if invocation != but or not but:
+                said = [plain(redact(line[:JOURNAL_CONSIDERED])) for line in message.split("\n")]
+                found += [line[:JOURNAL_LINE] for line in reversed(said) if line]
+        return tuple(reversed(found[:lines]))
+
+
+def _entries(output: str) -> Iterator[tuple[str, str]]:
+    """Invocation and message of each whole entry; journald gives bytes as a list of numbers."""
+    for line in output.split("\n"):
+        with suppress(ValueError, TypeError, AttributeError):
+            row = json.loads(line)
+            message = row.get("MESSAGE") or ""
+            if isinstance(message, list):
+                message = bytes(message).decode(errors="replace")
+            yield str(row.get(_INVOCATION) or ""), str(message)
 
 
 class _Output:

@@ -110,7 +110,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     blame: bool = True
     """Whether the reason speaks against the release, so that it is remembered as bad."""
     failed_invocation: str = ""
-    """The run of the service that failed: where its last words are found in the journal."""
+    """The run of the service that was judged bad: a later one is the release restored."""
     evidence: list[str] = []
     resumptions: int = 0
     """How often going back was begun; beyond a limit trouble with systemd is final."""

@@ -149,8 +149,7 @@ def _roll_back(host: Host, record: Record) -> HistoryLine:
     trouble = goal.degraded
     if record.restart:
         trouble = "; ".join(filter(None, (trouble, _started_again(host, record, goal))))
-        evidence = host.probe.journal(host.agent.unit, record.failed_invocation, EVIDENCE_LINES)
-        record = msgspec.structs.replace(record, evidence=list(evidence))
+        record = msgspec.structs.replace(record, evidence=_last_words(host, record))
     if record.blame:
         _remember(host, record)
     outcome = Outcome.NOT_RESTORED if trouble else Outcome.ROLLED_BACK
@@ -158,6 +157,17 @@ def _roll_back(host: Host, record: Record) -> HistoryLine:
     line = close(host, record, outcome, reason)
     host.event("roll back", "failed" if trouble else "complete", record.previous.version, trouble)
     return line
+
+
+def _last_words(host: Host, record: Record) -> list[str]:
+    """What the release on trial logged at last, with what was restored since left out."""
+    unit = host.agent.unit
+    try:
+        restored = host.units.state(unit).invocation
+    except UnitsError:
+        restored = ""
+    before = "" if record.trial is None else record.trial.baseline_invocation
+    return list(host.probe.journal(unit, EVIDENCE_LINES, after=before, but=restored))
 
 
 def _noted(host: Host, record: Record) -> Record:

@@ -29,9 +29,11 @@ SECRETS = (
 )
 
 
-def journalctl(tmp_path: Path, *lines: str) -> Path:
-    """A journal with these lines; it notes what it was asked for."""
-    (tmp_path / "journal").write_text("".join(f"{line}\n" for line in lines))
+def journalctl(tmp_path: Path, *lines: str | tuple[str, str]) -> Path:
+    """A journal with these lines, each of run 1 or a named one; it notes what it was asked for."""
+    said = [("1", line) if isinstance(line, str) else line for line in lines]
+    entries = [{"_SYSTEMD_INVOCATION_ID": run, "MESSAGE": text} for run, text in reversed(said)]
+    (tmp_path / "journal").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
     program = tmp_path / "journalctl"
     program.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/asked\nexec cat {tmp_path}/journal\n')
     program.chmod(0o755)
@@ -44,8 +46,8 @@ class Journal(PlayedProbe):
 
     program: str = ""
 
-    def journal(self, unit: str, invocation: str, lines: int) -> tuple[str, ...]:
-        return SystemProbe(self.program).journal(unit, invocation, lines)
+    def journal(self, unit: str, lines: int, *, after: str, but: str) -> tuple[str, ...]:
+        return SystemProbe(self.program).journal(unit, lines, after=after, but=but)
 
 
 def judged_bad(world: World, program: Path) -> tuple[Host, HistoryLine]:
@@ -76,20 +78,35 @@ def test_evidence_is_kept_without_the_secrets_in_it(tmp_path: Path) -> None:
     assert "panic: no luck" in "\n".join(shown)
 
 
-def test_evidence_is_of_the_run_that_failed_and_asked_for_by_lines(tmp_path: Path) -> None:
-    program = journalctl(tmp_path, "a", "", "b")
-    assert SystemProbe(str(program)).journal("a.service", "0a1b", 7) == ("a", "b")
+def test_evidence_is_of_all_runs_on_trial_though_the_last_of_them_said_nothing(
+    tmp_path: Path,
+) -> None:
+    journal = journalctl(
+        tmp_path, ("old", "stopping"), ("1st", "no luck"), ("2nd", ""), ("back", "ready")
+    )
+    found = SystemProbe(str(journal)).journal("a.service", 7, after="old", but="back")
+    assert found == ("no luck",)
+
+
+def test_the_journal_is_asked_for_whole_entries_of_the_unit_newest_first(tmp_path: Path) -> None:
+    program = journalctl(tmp_path, "a", "b\nc", "d")
+    assert SystemProbe(str(program)).journal("a.service", 3, after="", but="") == ("b", "c", "d")
     asked = (tmp_path / "asked").read_text().split()
-    assert asked[-2:] == ["--lines=7", "_SYSTEMD_INVOCATION_ID=0a1b"]
-    SystemProbe(str(program)).journal("a.service", "", 7)
-    assert (tmp_path / "asked").read_text().split()[-1] == "_SYSTEMD_UNIT=a.service"
+    assert {"--reverse", "--all", "--boot", "_SYSTEMD_UNIT=a.service"} <= set(asked)
+
+
+def test_a_torn_or_odd_entry_of_the_journal_is_left_out(tmp_path: Path) -> None:
+    program = journalctl(tmp_path, "a", "b")
+    with (tmp_path / "journal").open("a") as journal:
+        journal.write('[]\n{"MESSAGE":[104,105]}\n{"MESSAGE":"to')
+    found = SystemProbe(str(program)).journal("a.service", 9, after="", but="")
+    assert found == ("hi", "a", "b")
 
 
 def test_evidence_is_bounded_plain_text_however_long_and_hostile_the_lines(tmp_path: Path) -> None:
     lines = ["\x1b[2J" + " no luck" * 5_000 for _ in range(EVIDENCE_LINES - 1)]
-    found = SystemProbe(str(journalctl(tmp_path, *lines, "last words"))).journal(
-        "a.service", "", 20
-    )
+    program = str(journalctl(tmp_path, *lines, "last words"))
+    found = SystemProbe(program).journal("a.service", EVIDENCE_LINES, after="", but="")
     assert len(found) == EVIDENCE_LINES
     assert found[-1] == "last words"
     assert all(len(line) <= JOURNAL_LINE for line in found)
@@ -99,7 +116,7 @@ def test_evidence_is_bounded_plain_text_however_long_and_hostile_the_lines(tmp_p
 
 @pytest.mark.parametrize("program", ["/nonexistent/journalctl", "/bin/false"])
 def test_without_a_journal_there_is_no_evidence_and_no_error(program: str) -> None:
-    assert SystemProbe(program).journal("a.service", "", 20) == ()
+    assert SystemProbe(program).journal("a.service", 20, after="", but="") == ()
 
 
 @pytest.mark.parametrize("secret", SECRETS)

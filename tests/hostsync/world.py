@@ -238,7 +238,7 @@ class PlayedProbe(SystemProbe):
     def space(self, path: Path) -> Space:
         return self.space_now
 
-    def journal(self, unit: str, invocation: str, lines: int) -> tuple[str, ...]:
+    def journal(self, unit: str, lines: int, *, after: str, but: str) -> tuple[str, ...]:
         return ("the daemon's last words",)
 
 
