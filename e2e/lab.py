@@ -1,6 +1,7 @@
 """The handle by which tests work with a booted lab."""
 
 import io
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +22,7 @@ from e2e.records import (
 )
 from e2e.tail import first_line_that
 from e2e.world.conduct import GOOD, Conduct, instruct
+from e2e.world.persistence import OBJECTS
 
 MACHINE = "kube1"
 MACHINE_ROOT = f"/var/lib/machines/{MACHINE}"
@@ -208,7 +210,10 @@ class Lab:
         self.ground.engine.docker("kill", self.container(service))
 
     def start_service(self, service: str) -> None:
-        """Start a killed service again; a new API server has forgotten its objects."""
+        """Start a killed service again; the API server has the objects that the killed one had.
+
+        Like a real one it has forgotten how they changed: a watch from before gets 410.
+        """
         self.ground.engine.docker("start", self.container(service))
 
     def power_cut(self) -> None:
@@ -232,6 +237,7 @@ class Lab:
         del self._ids["host"]
         for leftover in (*self.ground.world.glob("*.jsonl"), *self.ground.world.glob("*.json")):
             leftover.unlink()
+        shutil.rmtree(self.ground.world / OBJECTS, ignore_errors=True)
         engine.docker("start", *services)
         self.ground.compose("up -d host")
         self.wait_ready(began)
