@@ -82,8 +82,7 @@ class PlayedCluster:
     def patch_status(self, name: str, patch: Mapping[str, object]) -> Operation:
         self._arrive("patch", name)
         operation = self._there(name)
-        if patch["metadata"] != {"uid": operation.uid, "resourceVersion": operation.version}:
-            raise trouble(ClusterCause.CONFLICT)
+        self._check(operation, patch)
         status = merged(self.objects[name][1], patch["status"])
         assert isinstance(status, dict)
         return self.put(operation, **status)
@@ -92,8 +91,7 @@ class PlayedCluster:
         self._arrive("apply", name, owner)
         operation = self._there(name)
         document: Any = wanted
-        if document["metadata"]["uid"] != operation.uid:
-            raise trouble(ClusterCause.CONFLICT)
+        self._check(operation, wanted)
         (entry,) = document["status"]["targets"]
         targets = {each["machineRef"]: each for each in self.status(name).get("targets", [])}
         targets[entry["machineRef"]] = entry
@@ -115,6 +113,12 @@ class PlayedCluster:
         acts = self.before.get(verb, [])
         if acts:
             acts.pop(0)()
+
+    def _check(self, operation: Operation, document: Mapping[str, object]) -> None:
+        """A server compares the version alone: the uid it takes from the object that is there."""
+        metadata: Any = document["metadata"]
+        if metadata["resourceVersion"] != operation.version:
+            raise trouble(ClusterCause.CONFLICT)
 
     def _there(self, name: str) -> Operation:
         if name not in self.objects:

@@ -175,7 +175,7 @@ def test_a_patch_holds_for_the_object_as_it_was_seen_and_touches_its_status_alon
 def test_an_entry_names_this_machine_and_this_object_and_claims_nothing_of_the_whole() -> None:
     theirs = Target(machineRef="host-2", phase="Complete")
     patch: Any = entry_patch(a_selection(targets=(theirs,)), under_way("x"), ME.machine, NOW)
-    assert patch["metadata"] == {"name": "op", "uid": "uid-op"}
+    assert patch["metadata"] == {"name": "op", "uid": "uid-op", "resourceVersion": "7"}
     assert set(patch["status"]) == {"targets"}
     (entry,) = patch["status"]["targets"]
     assert (entry["machineRef"], entry["observedGeneration"]) == (ME.machine, 1)
