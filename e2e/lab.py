@@ -1,6 +1,7 @@
 """The handle by which tests work with a booted lab."""
 
 import io
+import os
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +22,8 @@ from e2e.records import (
 )
 from e2e.tail import first_line_that
 from e2e.world.conduct import GOOD, Conduct, instruct
+from e2e.world.depot import ADDRESS as DEPOT_ADDRESS
+from e2e.world.depot import HOST as DEPOT_HOST
 
 MACHINE = "kube1"
 MACHINE_ROOT = f"/var/lib/machines/{MACHINE}"
@@ -194,8 +197,15 @@ class Lab:
         return tuple(Entry.parse(line) for line in done.out.splitlines())
 
     def tell(self, service: str, conduct: Conduct = GOOD) -> None:
-        """Have "imds", "entra" or "kube" behave so from its next request on."""
+        """Have "imds", "entra", "depot" or "kube" behave so from its next request on."""
         instruct(self.ground.world / f"{service}.json", conduct)
+
+    def publish(self, release: Path) -> str:
+        """Put a release onto the world's depot and return its URL, which lacks a signature."""
+        there = self.ground.world / "depot" / release.name
+        if not there.exists():
+            os.link(release, there)
+        return f"https://{DEPOT_HOST}:{DEPOT_ADDRESS[1]}/{release.name}"
 
     def container(self, service: str) -> str:
         """Return the id of a service's container."""
