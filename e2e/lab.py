@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -24,6 +25,7 @@ from e2e.tail import first_line_that
 from e2e.world.conduct import GOOD, Conduct, instruct
 from e2e.world.depot import ADDRESS as DEPOT_ADDRESS
 from e2e.world.depot import HOST as DEPOT_HOST
+from e2e.world.persistence import OBJECTS
 
 MACHINE = "kube1"
 MACHINE_ROOT = f"/var/lib/machines/{MACHINE}"
@@ -218,7 +220,10 @@ class Lab:
         self.ground.engine.docker("kill", self.container(service))
 
     def start_service(self, service: str) -> None:
-        """Start a killed service again; a new API server has forgotten its objects."""
+        """Start a killed service again; the API server has the objects that the killed one had.
+
+        Like a real one it has forgotten how they changed: a watch from before gets 410.
+        """
         self.ground.engine.docker("start", self.container(service))
 
     def power_cut(self) -> None:
@@ -242,6 +247,7 @@ class Lab:
         del self._ids["host"]
         for leftover in (*self.ground.world.glob("*.jsonl"), *self.ground.world.glob("*.json")):
             leftover.unlink()
+        shutil.rmtree(self.ground.world / OBJECTS, ignore_errors=True)
         engine.docker("start", *services)
         self.ground.compose("up -d host")
         self.wait_ready(began)
