@@ -32,6 +32,7 @@ def small(tmp_path_factory: pytest.TempPathFactory, own_interpreter: Interpreter
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("built", [None], ids=["own"], indirect=True)
 def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predicts(
     built: Built, tmp_path: Path
 ) -> None:
