@@ -20,6 +20,7 @@ import msgspec
 
 from hostsync.errors import ConfigError
 from hostsync.layout import Layout
+from hostsync.membership import Membership, OperationsTable, membership_of
 from hostsync.model import SlotKind
 from hostsync.trust import DownloadTable, ReleaseTable, Trust, trust_of
 
@@ -113,6 +114,7 @@ class Config:
     reserve_bytes: int = 64 << 20
     """Free space that staging must leave, so that a roll back never runs out."""
     trust: Trust = field(default_factory=Trust)
+    membership: Membership | None = None
 
     def agent(self, name: str | None) -> Agent:
         """The agent called `name`; without a name the only one, else hostsync's own.
@@ -158,6 +160,7 @@ class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 64
     download: DownloadTable = msgspec.field(default_factory=DownloadTable)
     release: ReleaseTable = msgspec.field(default_factory=ReleaseTable)
+    operations: OperationsTable | None = None
 
 
 def load(path: Path = CONFIG_PATH) -> Config:
@@ -174,6 +177,7 @@ def load(path: Path = CONFIG_PATH) -> Config:
     try:
         file = msgspec.toml.decode(data, type=_File)
         trust = trust_of(file.download, file.release)
+        membership = membership_of(file.operations)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}", remedy="see docs/configuration.md") from error
     tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
@@ -187,6 +191,7 @@ def load(path: Path = CONFIG_PATH) -> Config:
         unit_root=_absolute(file.unit_root, "unit_root", path),
         reserve_bytes=file.reserve_mib << 20,
         trust=trust,
+        membership=membership,
     )
 
 

@@ -1,7 +1,8 @@
 """The daemon: keeps machines in step between upgrades, and finishes what a record holds.
 
-It serves nothing on the network. One thread: it waits for machined's word that a machine
-started, and in between looks for drift.
+It serves nothing on the network. Its own thread waits for machined's word that a machine started,
+and in between looks for drift; orders from the cluster have threads of their own (`operations`),
+which start once everything that a record held has been settled or given to the judge.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import signal
 from collections.abc import Callable
 from enum import Enum, auto
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from hostsync import lock
 from hostsync.activation.host import Host
@@ -17,6 +19,9 @@ from hostsync.activation.orders import settle_all
 from hostsync.errors import Busy, HostsyncError
 from hostsync.ports import View, Worker
 from hostsync.sync import inspect, synchronise
+
+if TYPE_CHECKING:
+    from hostsync.operations.crew import Crew
 
 DEEP_EVERY = 10
 """Every so many looks for drift the content of mirrors is compared by digest."""
@@ -33,21 +38,27 @@ class Daemon:
         wait_for_start: Callable[[float], str | None],
         tell_systemd: Callable[[str], None],
         watchdog: float | None,
+        crew: Crew | None = None,
     ) -> None:
         self._hosts = hosts
         self._wait_for_start = wait_for_start
         self._tell_systemd = tell_systemd
         self._watchdog = watchdog
+        self._crew = crew
         self._looks = 0
         self._failures = 0
 
     def run(self) -> None:
-        """Run until a signal ends it; raises SystemExit(0) then."""
+        """Run until a signal ends it; raises SystemExit(0) then, or what ended the crew."""
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
         next_look = self._look()
         self._tell_systemd("READY=1\nSTATUS=keeping machines in step")
+        if self._crew is not None:
+            self._crew.start()
         while True:
+            if self._crew is not None:
+                self._crew.check()
             clock = self._hosts[0].clock
             pause = max(next_look - clock.monotonic(), 0.0)
             if self._watchdog is not None:

@@ -8,7 +8,8 @@
         ├── DiskError    the filesystem refused an operation
         ├── FetchError   a download did not come to its end; `cause` tells why
         ├── UnitsError   systemd refused or did not answer
-        └── MachineError machined, a machine's rootfs or a command in it failed
+        ├── MachineError machined, a machine's rootfs or a command in it failed
+        └── ClusterError the Kubernetes API refused or did not answer; `cause` tells why
 
 A verdict is no error: an order that was rolled back (exit 5) or could not even be restored
 (exit 6) ends as a line of history. Every error carries `code` (for machines), a brief, facts and
@@ -70,6 +71,31 @@ class FetchCause(StrEnum):
     TOO_SLOW = "too-slow"
     TOO_LARGE = "too-large"
     CUT_SHORT = "cut-short"
+
+
+class ClusterCause(StrEnum):
+    """Why the Kubernetes API did not do what it was asked; the word is stable."""
+
+    CREDENTIAL = "credential"
+    """There is no usable credential or kubeconfig to ask with."""
+
+    UNREACHABLE = "unreachable"
+    """No answer, or one that says to come back later."""
+
+    DENIED = "denied"
+    NO_KIND = "no-kind"
+    """The server does not know MachineOperations (yet)."""
+
+    NO_FIELD = "no-field"
+    """The server cannot select by `spec.machineRef`."""
+
+    EXPIRED = "expired"
+    """The version to go on from is too old: list again."""
+
+    CONFLICT = "conflict"
+    GONE = "gone"
+    REJECTED = "rejected"
+    """Any other refusal, or an answer that makes no sense."""
 
 
 class HostsyncError(Exception):
@@ -147,3 +173,19 @@ class MachineError(Failed):
     """A machine could not be reached, written to, or run in."""
 
     code = "machine"
+
+
+class ClusterError(Failed):
+    """The Kubernetes API did not do what it was asked; it is tried again.
+
+    `wait` is how many seconds the server wants to be left alone, 0 when it did not say.
+    """
+
+    code = "cluster"
+
+    def __init__(
+        self, cause: ClusterCause, brief: str, *, remedy: str = "", wait: float = 0.0
+    ) -> None:
+        super().__init__(brief, remedy=remedy)
+        self.cause = cause
+        self.wait = wait

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hostsync.activation.host import Host, Tell
 from hostsync.clock import SystemClock
@@ -16,6 +17,9 @@ from hostsync.record import RecordFile
 from hostsync.state import State
 from hostsync.units import Systemd
 from nspawn.machined import Machined
+
+if TYPE_CHECKING:
+    from hostsync.operations.crew import Crew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +57,21 @@ def wire(config: Config, tell: Tell) -> Wired:
 
     agents = config.agents.values()
     return Wired(config=config, machines=machines, hosts=tuple(host(agent) for agent in agents))
+
+
+def crew_for_operations(config: Config, tell: Tell) -> Crew | None:
+    """The threads that take orders from the cluster; None where the configuration names none.
+
+    They have adapters of their own: a connection to the bus belongs to one thread.
+    """
+    me = config.membership
+    if me is None:
+        return None
+    from hostsync.operations import assembly
+    from hostsync.operations.kubernetes import KubernetesCluster
+
+    cluster = KubernetesCluster(me.kubeconfig, own_release())
+    return assembly.assemble(wire(config, tell).hosts, me, cluster)
 
 
 def start_events(config: Config) -> Callable[[float], str | None]:

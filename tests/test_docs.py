@@ -113,7 +113,7 @@ def test_every_key_of_the_configuration_is_documented(table: str) -> None:
     text = CONFIGURATION.read_text()
     keys = [each.name for each in msgspec.structs.fields(_TABLES[table])]
     containers = {"agents": "`[agents.NAME]`"} | {
-        name: f"`[{name}]`" for name in ("machines", "download", "release")
+        name: f"`[{name}]`" for name in ("machines", "download", "release", "operations")
     }
     assert [key for key in keys if containers.get(key, f"| `{key}` |") not in text] == []
 

@@ -86,14 +86,15 @@ def _hand_to_current(session: Session) -> None:
 @click.command()
 @pass_session
 def daemon(session: Session) -> None:
-    """Keep machines in step between upgrades; runs as hostsync.service."""
+    """Keep machines in step, and take orders from the cluster; runs as hostsync.service."""
     from hostsync.daemon import Daemon
     from hostsync.notify import tell_systemd, watchdog_seconds
-    from hostsync.wiring import start_events
+    from hostsync.wiring import crew_for_operations, start_events
 
     need_root()
-    events = start_events(session.wired.config)
-    Daemon(session.wired.hosts, events, tell_systemd, watchdog_seconds()).run()
+    config = session.wired.config
+    events, crew = start_events(config), crew_for_operations(config, session.tell)
+    Daemon(session.wired.hosts, events, tell_systemd, watchdog_seconds(), crew).run()
 
 
 def prepare(session: Session, name: str) -> None:

@@ -33,7 +33,7 @@ class Session:
         if self._wired is None:
             from hostsync import config, wiring
 
-            self._wired = wiring.wire(config.load(self._config), self._tell)
+            self._wired = wiring.wire(config.load(self._config), self.tell)
         return self._wired
 
     @property
@@ -47,7 +47,8 @@ class Session:
 
         echo(render.to_json(value) if self.as_json else text)
 
-    def _tell(self, event: Event) -> None:
+    def tell(self, event: Event) -> None:
+        """Print an event."""
         from hostsync import render
 
         self.say(render.event_line(event), event=event)
