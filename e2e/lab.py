@@ -30,8 +30,10 @@ from e2e.world.persistence import OBJECTS
 MACHINE = "kube1"
 MACHINE_ROOT = f"/var/lib/machines/{MACHINE}"
 BEATS = f"{MACHINE_ROOT}/var/log/kubelet-beats.jsonl"
-READY_SECONDS = 30.0
-COMMAND_SECONDS = 60.0
+# Times after which something is broken: far more than it takes on a slow and busy machine.
+READY_SECONDS = 180.0
+COMMAND_SECONDS = 300.0
+BEAT_SECONDS = 90.0
 
 # Waits inside the host, where each thing waited for is at hand.
 _READY = f"""
@@ -97,7 +99,7 @@ class Lab:
                 check=False,
                 stdin=spool if isinstance(stdin, bytes) else stdin,
                 capture_output=True,
-                timeout=timeout + 20,
+                timeout=timeout + 60,
             )
         done = Completed(
             argv=argv,
@@ -152,7 +154,10 @@ class Lab:
         return parse_beats(self.host("cat", BEATS, check=False).out)
 
     def await_beat(
-        self, condition: Callable[[Beat], bool] = lambda beat: beat.ok, *, timeout: float = 15.0
+        self,
+        condition: Callable[[Beat], bool] = lambda beat: beat.ok,
+        *,
+        timeout: float = BEAT_SECONDS,
     ) -> Beat:
         """Return the first beat from now on that meets `condition`; raises TimeoutError."""
         follow = ["docker", "--host", self.ground.engine.host, "exec", self.container("host")]
