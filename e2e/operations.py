@@ -23,7 +23,7 @@ OPERATIONS = f"""{CONFIG}
 [operations]
 machine = "{MACHINE_REF}"
 """
-END_SECONDS = 120
+END_SECONDS = 300
 WORDS = "--kubeconfig=/var/lib/kubelet/kubeconfig"
 
 

@@ -59,8 +59,7 @@ def test_a_good_release_is_complete_after_the_restart_of_the_daemon_that_took_it
     phases = [phase for phase, _ in groupby(each.get("phase", "") for each in statuses)]
     assert phases[-2:] == ["InProgress", "Complete"]
     messages = " | ".join(each.get("message", "") for each in statuses)
-    assert "staging and verifying" in messages
-    assert "judging" in messages
+    assert [word for word in ("staging", "verifying", "judging") if word not in messages] == []
 
 
 def documents(text: str) -> list[dict[str, dict[str, str]]]:
@@ -159,7 +158,7 @@ def test_a_verdict_made_while_the_api_is_away_is_published_when_it_is_back(
     )
     assert node.unit("ActiveState") == "active"
     node.lab.start_service("kube")
-    node.lab.await_beat(timeout=60)
+    node.lab.await_beat(timeout=120)
     phase, reason, message = cluster.await_end("away")
     assert (phase, reason) == ("Failed", "DaemonFailed"), message
 
@@ -188,7 +187,7 @@ def test_a_selector_is_answered_in_this_machines_entry_alone(
     cluster.order("not-ours", "HostReboot", {}, machineRef=None, machineSelector=others)
     cluster.upgrade("selected", node.releases.good("1.6.0"), spec=spec)
     condition = "--for=jsonpath={.status.targets[0].phase}=Complete"
-    cluster.kubectl("wait", condition, "machineoperation/selected", "--timeout=60s", timeout=80)
+    cluster.kubectl("wait", condition, "machineoperation/selected", "--timeout=300s", timeout=320)
     status = cluster.get("selected")["status"]
     assert [entry["machineRef"] for entry in status["targets"]] == ["kube1"]
     assert "phase" not in status
@@ -205,7 +204,7 @@ def test_a_reboot_of_the_machine_ends_with_it_ready_and_in_step(
         f"""until now=$(machinectl show kube1 -p Leader 2>/dev/null) && [ "$now" ] &&
             [ "$now" != "{leader.strip()}" ]; do sleep 0.2; done"""
     )
-    node.lab.await_beat(timeout=60)
+    node.lab.await_beat(timeout=120)
     assert cluster.await_end("reboot")[:2] == ("Complete", "Succeeded")
     (machine,) = node.status()["machines"]
     assert (machine["view"], machine["in_step"]) == ("bind", True)
@@ -213,7 +212,7 @@ def test_a_reboot_of_the_machine_ends_with_it_ready_and_in_step(
 
 def test_an_operation_is_deleted_its_time_after_its_end(node: Node, cluster: Operations) -> None:
     cluster.order("brief", "HostReboot", {}, ttlSecondsAfterFinished=1)
-    cluster.kubectl("wait", "--for=delete", "machineoperation/brief", "--timeout=60s", timeout=80)
+    cluster.kubectl("wait", "--for=delete", "machineoperation/brief", "--timeout=300s", timeout=320)
 
 
 def test_a_signed_url_is_nowhere_but_in_the_order(node: Node, cluster: Operations) -> None:

@@ -53,7 +53,8 @@ class Daemon:
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
         next_look = self._look()
-        self._tell_systemd("READY=1\nSTATUS=keeping machines in step")
+        orders = "" if self._crew is None else ", taking orders from the cluster"
+        self._tell_systemd(f"READY=1\nSTATUS=keeping machines in step{orders}")
         if self._crew is not None:
             self._crew.start()
         while True:
