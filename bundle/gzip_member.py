@@ -3,8 +3,12 @@
 The input is cut into blocks of fixed size. Each is deflated by itself, with the end of the block
 before as its dictionary and ended on a byte boundary, so that the pieces joined are one ordinary
 deflate stream (RFC 1951, RFC 1952). Hosts refuse a file of several members; this is not one.
+
+Releases derived from one another have most blocks in common, and deflating is most of the work, so
+a process deflates no block twice.
 """
 
+import hashlib
 import os
 import struct
 import zlib
@@ -16,7 +20,11 @@ _BLOCK = 1 << 20
 _WINDOW = 1 << 15
 _LEVEL = 6
 _RAW_DEFLATE = -15
+_REMEMBERED = 512
 _HEADER = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"  # no name, no time, unknown system
+
+_deflated: dict[bytes, bytes] = {}
+"""Blocks deflated before, by the digest of all they depend on."""
 
 
 def compress(data: bytes) -> Iterator[bytes]:
@@ -30,9 +38,14 @@ def compress(data: bytes) -> Iterator[bytes]:
 
 
 def _deflate(data: memoryview, start: int) -> bytes:
-    end = start + _BLOCK
-    stream = zlib.compressobj(
-        _LEVEL, zlib.DEFLATED, _RAW_DEFLATE, zdict=data[max(0, start - _WINDOW) : start]
-    )
-    body = stream.compress(data[start:end])
-    return body + stream.flush(zlib.Z_FINISH if end >= len(data) else zlib.Z_SYNC_FLUSH)
+    window, block = data[max(0, start - _WINDOW) : start], data[start : start + _BLOCK]
+    flush = zlib.Z_FINISH if start + _BLOCK >= len(data) else zlib.Z_SYNC_FLUSH
+    key = hashlib.blake2b(b"%d %d " % (len(window), flush) + window + block).digest()
+    deflated = _deflated.get(key)
+    if deflated is None:
+        stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _RAW_DEFLATE, zdict=window)
+        deflated = stream.compress(block) + stream.flush(flush)
+        if len(_deflated) >= _REMEMBERED:
+            _deflated.clear()
+        _deflated[key] = deflated
+    return deflated

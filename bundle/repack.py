@@ -36,16 +36,27 @@ def repack(
     keeps its mode and a new one gets 0o644. Bytecode follows its source; a source that does not
     compile loses it, so that it fails at import. Raises `BundleError` with `output` as before.
     """
-    release = read_archive(archive)
+    derived = derive(read_archive(archive), version=version, replace=replace, modes=modes)
+    write_archive(derived, output)
+    log.info("release repacked: %s", output)
+    return output
+
+
+def derive(
+    release: Release,
+    *,
+    version: str | None = None,
+    replace: Mapping[str, bytes] = _NOTHING,
+    modes: Mapping[str, int] = _AS_BEFORE,
+) -> Release:
+    """The release with those changes, as `repack` makes it; raises `BundleError`."""
     stamped = _stamp(release.tree, version) if version is not None else {}
     contents = {**stamped, **replace}
     tree = {**release.tree, **_changed(release.tree, contents, modes)}
     sources = {name: body for name, body in contents.items() if name.endswith(".py")}
     if sources:
-        tree = _recompile(tree, sources, _matching_interpreter(release.tree, archive))
-    write_archive(Release(top=release.top, tree=tree, mtime=release.mtime), output)
-    log.info("release repacked: %s", output)
-    return output
+        tree = _recompile(tree, sources, _matching_interpreter(release.tree))
+    return Release(top=release.top, tree=tree, mtime=release.mtime)
 
 
 def _stamp(tree: Tree, version: str) -> dict[str, bytes]:
@@ -89,14 +100,14 @@ def _recompile(
     return {**kept, **bytecode.as_entries(compiled, interpreter)}
 
 
-def _matching_interpreter(tree: Tree, archive: Path) -> Interpreter:
+def _matching_interpreter(tree: Tree) -> Interpreter:
     """The running interpreter; raises `ArchiveError` unless its bytecode fits the release."""
     interpreter = inspect()
     landmark = f"python/lib/python{interpreter.version}/os.py"
     compiled = tree.get(bytecode.cache_name(landmark, interpreter.cache_tag))
     if compiled is None or not compiled.content.startswith(interpreter.magic):
         raise ArchiveError(
-            f"{archive} holds another Python than {interpreter.version}",
+            f"the release holds another Python than {interpreter.version}",
             remedy="repack with the version of Python that built it",
         )
     return interpreter

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -13,6 +14,8 @@ from e2e.ground import CLEANUP, SETUP, Ground, default_cache, prepared_ground
 from e2e.lab import Lab
 from e2e.releases import Releases
 
+FIRST = ("test_lab", "test_upgrade", "test_machines", "test_credentials")
+
 
 def pytest_configure() -> None:
     """Have a polite kill unwind the fixtures, as an interrupt does."""
@@ -21,23 +24,32 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session")
 def announce(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Write a line to the terminal at once, whatever pytest captures."""
+    """Write a line to the terminal at once, whatever pytest captures.
+
+    A worker of xdist has no terminal of its own, but the standard error that all share.
+    """
     terminal = request.config.pluginmanager.get_plugin("terminalreporter")
     capture = request.config.pluginmanager.get_plugin("capturemanager")
-    assert terminal is not None
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     assert capture is not None
 
     def write(what: str) -> None:
         with capture.global_and_fixture_disabled():
-            terminal.ensure_newline()
-            terminal.write_line(f"lab: {what}")
+            if terminal is not None:
+                terminal.ensure_newline()
+                terminal.write_line(f"lab: {what}")
+            else:
+                sys.stderr.write(f"\nlab {worker}: {what}\n")
 
     return write
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Look at the lab while it is new, before other tests install things in it."""
-    items.sort(key=lambda item: "test_lab.py" not in item.nodeid)
+    """Look at the lab while it is new, before other tests install things in it; then what is long.
+
+    Labs side by side take a file at a time in this order.
+    """
+    items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else 99)
 
 
 @pytest.fixture(scope="session")

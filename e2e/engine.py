@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import IO
 
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
-START_SECONDS = 20.0
-STOP_SECONDS = 20.0
+START_SECONDS = 120.0
+STOP_SECONDS = 60.0
 
 
 class LabUnavailableError(Exception):
@@ -48,7 +48,7 @@ class Engine:
     compose: Compose
 
     def docker(
-        self, *args: str, check: bool = True, timeout: float = 120.0
+        self, *args: str, check: bool = True, timeout: float = 300.0
     ) -> subprocess.CompletedProcess[str]:
         """Run the docker client; raises CalledProcessError when it fails and `check` is set."""
         return subprocess.run(
@@ -103,7 +103,7 @@ def _answers(host: str) -> bool:
         ["docker", "--host", host, "version", "--format", "{{.Server.Version}}"],
         check=False,
         capture_output=True,
-        timeout=30,
+        timeout=START_SECONDS,
     )
     return asked.returncode == 0
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
@@ -20,12 +20,13 @@ from pathlib import Path
 from e2e.engine import Engine, LabUnavailableError, running_engine
 from e2e.images import Images, Recipe, ensure_images
 from e2e.kubeconfig import kubeconfig
+from e2e.world.depot import HOST as DEPOT_HOST
 from e2e.world.pki import make_authority, make_signing_key, private_pem
 
 SOURCE = Path(__file__).parent
 PROJECT_PREFIX = "hostsynclab"
 SERVICES = ("net", "host", "azure", "kube")
-SERVER_NAMES = ("kube-api.lab", "login.microsoftonline.com", "localhost")
+SERVER_NAMES = ("kube-api.lab", "login.microsoftonline.com", DEPOT_HOST, "localhost")
 
 
 def default_cache() -> Path:
@@ -80,7 +81,7 @@ class Ground:
         """Run a compose command on this lab's project; raises CalledProcessError."""
         files = " ".join(f"-f {shlex.quote(file)}" for file in self.compose_files)
         line = f"exec {self.compose_command} {files} -p {self.project} {words}"
-        subprocess.run(["/bin/sh", "-c", line], check=True, capture_output=True, timeout=120)
+        subprocess.run(["/bin/sh", "-c", line], check=True, capture_output=True, timeout=300)
 
     def container(self, service: str) -> str:
         """Return the id of a service's container."""
@@ -106,13 +107,12 @@ def prepared_ground(
     began = time.monotonic()
     find_kubectl()
     with running_engine(place) as engine:
-        sweep(engine, place / "run")
         before = time.monotonic()
         images = ensure_images(engine, Recipe(suite=suite), place, on_progress)
         building = time.monotonic() - before
         project = f"{PROJECT_PREFIX}{os.getpid()}{secrets.token_hex(3)}"
         home = place / "run" / project
-        with _locked_home(home):
+        with _locked_home(home, sweeping=engine):
             lay_out(home)
             try:
                 yield Ground(
@@ -164,7 +164,7 @@ def lay_out(home: Path) -> None:
     authority = make_authority()
     world, given = home / "world", home / "files"
     config = given / "machine/var/lib/kubelet/kubeconfig"
-    for directory in (world, config.parent):
+    for directory in (world / "depot", config.parent):
         directory.mkdir(parents=True)
     (world / "server.pem").write_bytes(authority.issue(SERVER_NAMES, ("127.0.0.1",)))
     (world / "signing.pem").write_bytes(private_pem(make_signing_key()))
@@ -174,10 +174,17 @@ def lay_out(home: Path) -> None:
 
 
 @contextmanager
-def _locked_home(home: Path) -> Iterator[None]:
-    home.mkdir(parents=True, mode=0o700)
-    with (home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def _locked_home(home: Path, *, sweeping: Engine) -> Iterator[None]:
+    """Make a lab's directory, after those of dead labs are swept away, and hold its lock."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        # One at a time: a directory that is not locked yet looks like that of a dead lab.
+        with home.with_name("sweeping").open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            sweep(sweeping, home.parent)
+            home.mkdir(mode=0o700)
+            lock = stack.enter_context((home / "lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from e2e.engine import Engine, LabUnavailableError
 
 MACHINE_TREE = "./var/lib/machines/kube1"
-BUILD_SECONDS = 600.0
+BUILD_SECONDS = 1800.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The handle by which tests work with a booted lab."""
 
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -22,13 +23,17 @@ from e2e.records import (
 )
 from e2e.tail import first_line_that
 from e2e.world.conduct import GOOD, Conduct, instruct
+from e2e.world.depot import ADDRESS as DEPOT_ADDRESS
+from e2e.world.depot import HOST as DEPOT_HOST
 from e2e.world.persistence import OBJECTS
 
 MACHINE = "kube1"
 MACHINE_ROOT = f"/var/lib/machines/{MACHINE}"
 BEATS = f"{MACHINE_ROOT}/var/log/kubelet-beats.jsonl"
-READY_SECONDS = 30.0
-COMMAND_SECONDS = 60.0
+# Times after which something is broken: far more than it takes on a slow and busy machine.
+READY_SECONDS = 180.0
+COMMAND_SECONDS = 300.0
+BEAT_SECONDS = 90.0
 
 # Waits inside the host, where each thing waited for is at hand.
 _READY = f"""
@@ -94,7 +99,7 @@ class Lab:
                 check=False,
                 stdin=spool if isinstance(stdin, bytes) else stdin,
                 capture_output=True,
-                timeout=timeout + 20,
+                timeout=timeout + 60,
             )
         done = Completed(
             argv=argv,
@@ -149,7 +154,10 @@ class Lab:
         return parse_beats(self.host("cat", BEATS, check=False).out)
 
     def await_beat(
-        self, condition: Callable[[Beat], bool] = lambda beat: beat.ok, *, timeout: float = 15.0
+        self,
+        condition: Callable[[Beat], bool] = lambda beat: beat.ok,
+        *,
+        timeout: float = BEAT_SECONDS,
     ) -> Beat:
         """Return the first beat from now on that meets `condition`; raises TimeoutError."""
         follow = ["docker", "--host", self.ground.engine.host, "exec", self.container("host")]
@@ -196,8 +204,15 @@ class Lab:
         return tuple(Entry.parse(line) for line in done.out.splitlines())
 
     def tell(self, service: str, conduct: Conduct = GOOD) -> None:
-        """Have "imds", "entra" or "kube" behave so from its next request on."""
+        """Have "imds", "entra", "depot" or "kube" behave so from its next request on."""
         instruct(self.ground.world / f"{service}.json", conduct)
+
+    def publish(self, release: Path) -> str:
+        """Put a release onto the world's depot and return its URL, which lacks a signature."""
+        there = self.ground.world / "depot" / release.name
+        if not there.exists():
+            os.link(release, there)
+        return f"https://{DEPOT_HOST}:{DEPOT_ADDRESS[1]}/{release.name}"
 
     def container(self, service: str) -> str:
         """Return the id of a service's container."""

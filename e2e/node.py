@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from e2e.lab import MACHINE_ROOT, Lab
+from e2e.lab import COMMAND_SECONDS, MACHINE_ROOT, Lab
 from e2e.records import Beat
 from e2e.releases import Releases
 
 SLOT_ROOT = "/usr/local/lib/hostsync"
 ORDERS = "/root/orders"
-START_SECONDS = 4
+START_SECONDS = 90
+"""As installed: no release that starts at all is called late, on however busy a machine."""
+HANG_SECONDS = 10
+"""For tests about releases that hang, which wait it out; a good one starts in one second."""
 WINDOW_SECONDS = 2
 RENEWAL_SECONDS = 10.0
 """How often a kubelet renews its Lease, which holds for 40 seconds."""
-CONFIG = f"""\
+CONFIG_FILE = "/etc/hostsync/config.toml"
+
+
+def config(start_seconds: int) -> str:
+    """The host's configuration."""
+    return f"""\
 [agents.hostsync]
-start_seconds = {START_SECONDS}
+start_seconds = {start_seconds}
 window_seconds = {WINDOW_SECONDS}
 
 [machines]
 check_seconds = 2
 """
 
+
+CONFIG = config(START_SECONDS)
+
 _SNAPSHOT = f"""
 cd /
 where="usr/local etc/systemd etc/hostsync {MACHINE_ROOT[1:]}/usr/local"
 find $where -printf '%p %y %m %U:%G %l\\n' | sort
-find $where -type f -print0 | sort -z | xargs -0 sha256sum
+find $where -type f -print0 | sort -z | xargs -0 b2sum
 """
 
 
@@ -64,7 +76,7 @@ class Node:
     def install(self, config: str = CONFIG) -> None:
         """Make the lab new and install 1.0.0 from its own bundle, as an operator would."""
         self.lab.reset()
-        self.lab.write("/etc/hostsync/config.toml", config)
+        self.lab.write(CONFIG_FILE, config)
         path = self.give(self.releases.base())
         self.lab.host_script(
             f"cd /root && tar -xzf {path} && hostsync-linux-*/bin/hostsync install"
@@ -79,7 +91,7 @@ class Node:
             self.lab.copy_in(release, remote)
         return remote
 
-    def hostsync(self, *words: str, timeout: float = 120) -> Ordered:
+    def hostsync(self, *words: str, timeout: float = COMMAND_SECONDS) -> Ordered:
         """Run a command of hostsync with JSON output."""
         done = self.lab.host("hostsync", "--output", "json", *words, check=False, timeout=timeout)
         lines = tuple(json.loads(line) for line in done.out.splitlines())
@@ -88,6 +100,15 @@ class Node:
     def upgrade(self, release: Path, *options: str) -> Ordered:
         """Order a release and wait for its verdict."""
         return self.hostsync("upgrade", *options, self.give(release))
+
+    @contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Orders made in here find a release late after HANG_SECONDS."""
+        self.lab.write(CONFIG_FILE, config(HANG_SECONDS))
+        try:
+            yield
+        finally:
+            self.lab.write(CONFIG_FILE, CONFIG)
 
     def await_end(self, order: str, agent: str = "hostsync") -> None:
         """Wait until the judge is done with an order."""
@@ -103,7 +124,7 @@ class Node:
 
     def snapshot(self) -> str:
         """Every path that hostsync may touch, with kind, mode, owner, target and digest."""
-        return self.lab.host_script(_SNAPSHOT, timeout=120).out
+        return self.lab.host_script(_SNAPSHOT).out
 
     def link(self, name: str) -> str:
         """Where a link of the slot root leads."""

@@ -6,13 +6,20 @@ needs something that the host has and the machine lacks.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
+import shutil
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 
-from bundle import BuildOptions, build, repack
+from bundle import BuildOptions, build
+from bundle.archive import Release, read_archive, write_archive
 from bundle.options import REPOSITORY
+from bundle.repack import derive
 
 HOST_LAUNCHER = "bin/hostsync"
 SHIM_LAUNCHER = "bin/hostsync-credential"
@@ -20,7 +27,7 @@ SHIM_LAUNCHER = "bin/hostsync-credential"
 CRASH = 'echo "agent: cannot read its state" >&2; exit 1'
 EXIT_0 = "exit 0"
 HANG = "exec sleep infinity"
-LATE_CRASH = "({ sleep 1.5; kill -9 $$; } &)"
+LATE_CRASH = "({ sleep 1; kill -9 $$; } &)"
 IGNORES_TERM = "trap '' TERM; while :; do sleep 1; done"
 
 HOST_ONLY = """[ -x /usr/bin/machinectl ] || {
@@ -28,6 +35,9 @@ HOST_ONLY = """[ -x /usr/bin/machinectl ] || {
     exit 127
 }"""
 """A program that runs on the host and not in the machine, as one built for another libc would."""
+
+KEPT_SECONDS = 86400.0
+"""How long the releases of another state of the tree are kept."""
 
 _E_MACHINE = 18
 _EM_X86_64, _EM_AARCH64 = 62, 183
@@ -46,14 +56,18 @@ class Releases:
         self._say = say
 
     def base(self) -> Path:
-        """1.0.0, built from the working tree."""
+        """1.0.0, built from the working tree; two runs at once wait for each other."""
         path = self._directory / "hostsync-1.0.0.tar.gz"
-        if not path.exists():
-            self._say("building the release 1.0.0")
-            self._directory.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self._directory) as scratch:
-                built = build(BuildOptions(output=Path(scratch), version="1.0.0"))
-                built.replace(path)
+        self._directory.mkdir(parents=True, exist_ok=True)
+        os.utime(self._directory)
+        with (self._directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                self._say("building the release 1.0.0")
+                forget_old(self._directory)
+                with tempfile.TemporaryDirectory(dir=self._directory) as scratch:
+                    built = build(BuildOptions(output=Path(scratch), version="1.0.0"))
+                    built.replace(path)
         return path
 
     def good(self, version: str) -> Path:
@@ -63,37 +77,34 @@ class Releases:
     def broken_daemon(self, version: str, act: str) -> Path:
         """A release whose daemon does `act` instead of its work."""
         name = hashlib.sha256(act.encode()).hexdigest()[:8]
-        return self._derived(version, name, {HOST_LAUNCHER: in_daemon(act)})
+        return self._with_launcher(version, name, HOST_LAUNCHER, in_daemon(act))
 
     def broken_shim_in_machine(self, version: str) -> Path:
         """A release whose shim runs on the host but not in a machine."""
-        return self._derived(version, "host-only", {SHIM_LAUNCHER: HOST_ONLY})
+        return self._with_launcher(version, "host-only", SHIM_LAUNCHER, HOST_ONLY)
 
     def wrong_architecture(self, version: str) -> Path:
         """A release whose interpreter is built for the architecture that this host is not."""
         name = "python/bin/python3.11"
-        elf = bytearray(_member(self.base(), name))
+        elf = bytearray(self._base.tree[name].content)
         elf[_E_MACHINE] = _EM_AARCH64 if elf[_E_MACHINE] != _EM_AARCH64 else _EM_X86_64
-        return self.changed(version, "wrong-architecture", {name: bytes(elf)})
+        return self._derived(version, "wrong-architecture", {name: bytes(elf)})
 
-    def changed(self, version: str, name: str, files: dict[str, bytes]) -> Path:
-        """A release with other files."""
-        path = self._directory / f"hostsync-{version}-{name}.tar.gz"
-        if not path.exists():
-            repack(self.base(), path, version=version, replace=files)
-        return path
+    def _with_launcher(self, version: str, name: str, launcher: str, text: str) -> Path:
+        changed = _with_prologue(self._base.tree[launcher].content, text)
+        return self._derived(version, name, {launcher: changed})
 
-    def _derived(self, version: str, name: str, launchers: dict[str, str]) -> Path:
+    def _derived(self, version: str, name: str, files: Mapping[str, bytes]) -> Path:
         path = self._directory / f"hostsync-{version}-{name}.tar.gz"
         if not path.exists():
             self._say(f"deriving the release {version} ({name})")
-            base = self.base()
-            files = {
-                launcher: _with_prologue(_member(base, launcher), text)
-                for launcher, text in launchers.items()
-            }
-            repack(base, path, version=version, replace=files)
+            write_archive(derive(self._base, version=version, replace=files), path)
         return path
+
+    @cached_property
+    def _base(self) -> Release:
+        """1.0.0 in memory, since reading it takes longer than changing it."""
+        return read_archive(self.base())
 
 
 def _with_prologue(launcher: bytes, text: str) -> bytes:
@@ -102,10 +113,11 @@ def _with_prologue(launcher: bytes, text: str) -> bytes:
     return first + b"\n" + text.encode() + b"\n" + rest
 
 
-def _member(archive: Path, name: str) -> bytes:
-    from bundle.archive import read_archive
-
-    return read_archive(archive).tree[name].content
+def forget_old(directory: Path) -> None:
+    """Remove the releases of other states of the tree that nobody has used for a day."""
+    for other in directory.parent.iterdir():
+        if other != directory and other.stat().st_mtime < time.time() - KEPT_SECONDS:
+            shutil.rmtree(other, ignore_errors=True)
 
 
 def _fingerprint() -> str:

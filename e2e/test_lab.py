@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -59,11 +60,11 @@ def imds_token(lab: Lab) -> str:
     return str(credential["status"]["token"])
 
 
-def test_host_and_machine_are_up_soon_after_a_warm_start(lab: Lab) -> None:
+def test_host_and_machine_are_up(lab: Lab, record_property: Callable[[str, object], None]) -> None:
     assert lab.host("systemctl", "is-system-running").out == "running\n"
     assert lab.machine("systemctl", "is-system-running").out == "running\n"
     assert lab.host("cat", "/proc/1/comm").out == "systemd\n"
-    assert lab.boot_seconds <= 15
+    record_property("boot, seconds", lab.boot_seconds)
 
 
 def test_neither_host_nor_machine_has_python_or_hostsync(lab: Lab) -> None:

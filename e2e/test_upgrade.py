@@ -1,5 +1,6 @@
 """The main job on a real host: install, upgrade, roll back; kubelet never misses a beat."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
 
@@ -122,7 +123,8 @@ def test_a_release_that_hangs_is_rolled_back_at_its_start_deadline(
     node: Node, record_property: Recorder, version: str, act: str
 ) -> None:
     before, begun = node.snapshot(), node.moment()
-    done = node.upgrade(node.releases.broken_daemon(version, act))
+    with node.impatient():
+        done = node.upgrade(node.releases.broken_daemon(version, act))
     assert (done.code, done.last("verdict")["outcome"]) == (5, "rolled-back")
     assert node.snapshot() == before
     stopped = journal_time(node, "^Stopping", begun)
@@ -184,22 +186,31 @@ def test_preflight_passes_for_a_good_release_and_leaves_no_trace(node: Node) -> 
 
 
 def test_a_second_order_during_a_trial_is_busy_and_names_the_first(node: Node) -> None:
-    first = node.upgrade(node.releases.good("1.4.0"), "--no-wait")
-    second = node.upgrade(node.releases.good("1.5.0"))
-    assert (second.code, second.last("error")["code"]) == (4, "busy")
-    order = first.lines[-1]["order"]
+    first, second = (node.give(node.releases.good(version)) for version in ("1.4.0", "1.5.0"))
+    # The judge is held, so that the trial cannot end before the second order is made.
+    ordered = node.lab.host_script(
+        f"hostsync --output json upgrade --no-wait {first};"
+        "systemctl kill --signal=STOP hostsync-judge"
+    )
+    order = json.loads(ordered.out.splitlines()[-1])["order"]
+    refused = node.hostsync("upgrade", second)
+    node.lab.host("systemctl", "kill", "--signal=CONT", "hostsync-judge")
+    assert (refused.code, refused.last("error")["code"]) == (4, "busy")
+    assert order in refused.last("error")["message"]
     node.await_end(order)
     assert node.status()["last_order"]["outcome"] == "complete"
 
 
 def test_a_judge_that_is_killed_goes_on_where_it_stopped(node: Node) -> None:
-    order = node.upgrade(node.releases.broken_daemon("1.5.1", HANG), "--no-wait").lines[-1]["order"]
-    node.lab.host_script(
-        "until systemctl is-active -q hostsync-judge; do sleep 0.05; done;"
-        "until systemctl show -P SubState hostsync | grep -q start; do sleep 0.05; done;"
-        "systemctl kill --signal=KILL hostsync-judge"
-    )
-    node.await_end(order)
+    release = node.releases.broken_daemon("1.5.1", HANG)
+    with node.impatient():
+        order = node.upgrade(release, "--no-wait").lines[-1]["order"]
+        node.lab.host_script(
+            "until systemctl is-active -q hostsync-judge; do sleep 0.05; done;"
+            "until systemctl show -P SubState hostsync | grep -q start; do sleep 0.05; done;"
+            "systemctl kill --signal=KILL hostsync-judge"
+        )
+        node.await_end(order)
     assert node.status()["last_order"]["outcome"] == "rolled-back"
     assert node.unit("ActiveState") == "active"
     assert node.status()["problems"] == []

@@ -7,10 +7,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import hypothesis
 import pytest
 
+# An example may take as long as the machine needs. Where CI is set, hypothesis itself draws the
+# same examples each time.
+hypothesis.settings.register_profile(
+    "patient",
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("patient")
+
 MEMORY = Path("/dev/shm")
-GRACE_SECONDS = 2.0
+GRACE_SECONDS = 30.0
 
 
 def pytest_configure(config: pytest.Config) -> None:

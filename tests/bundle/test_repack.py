@@ -1,6 +1,5 @@
 import marshal
 import subprocess
-import time
 from pathlib import Path
 from types import CodeType
 
@@ -33,6 +32,7 @@ def small(tmp_path_factory: pytest.TempPathFactory, own_interpreter: Interpreter
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("built", [None], ids=["own"], indirect=True)
 def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predicts(
     built: Built, tmp_path: Path
 ) -> None:
@@ -45,9 +45,7 @@ def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predic
         )
     )
 
-    started = time.process_time()
     repacked = bundle.repack(built.archive, tmp_path / "repacked.tar.gz", version="2.0.0")
-    seconds = time.process_time() - started
 
     assert repacked.read_bytes() == other.read_bytes()
     back = bundle.repack(other, tmp_path / "back.tar.gz", version=VERSION)
@@ -57,7 +55,6 @@ def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predic
     stamped = {*source.version_files()}
     stamped |= {bytecode.cache_name(name, built.interpreter.cache_tag) for name in stamped}
     assert {name for name in before if before[name] != after[name]} == stamped
-    assert seconds < 8  # on one busy processor; 2 to 3 on two idle ones
 
 
 def test_without_changes_the_bytes_stay(small: Path, tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ from credential_shim.errors import MalformedError, ShimError, UnreachableError
 from credential_shim.exchange import BODY_LIMIT, HEAD_LIMIT, Answer, DirectTransport
 from credential_shim.identity import Endpoint
 from tests.credential_shim.imds_server import Handler, ImdsServer, chunked, raw
+from tests.credential_shim.slot_root import LONG
 
 
-def get(imds: ImdsServer, seconds: float = 5.0) -> Answer:
+def get(imds: ImdsServer, seconds: float = LONG) -> Answer:
     return get_from(Endpoint("127.0.0.1", imds.port), seconds)
 
 
-def get_from(endpoint: Endpoint, seconds: float = 5.0) -> Answer:
+def get_from(endpoint: Endpoint, seconds: float = LONG) -> Answer:
     return DirectTransport(SystemClock()).get(endpoint, "/x?y=z", {"Metadata": "true"}, seconds)
 
 
@@ -115,11 +116,8 @@ def test_a_server_that_drips_bytes_times_out_as_a_whole(imds: ImdsServer) -> Non
 
 
 def assert_times_out(act: Callable[[], Answer]) -> None:
-    clock = SystemClock()
-    start = clock.monotonic()
     with pytest.raises(UnreachableError, match="timed out"):
         act()
-    assert clock.monotonic() - start < 2.0
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def served(site: Website) -> Iterator[Website]:
 
 @pytest.fixture
 def line(site: Website) -> Iterator[http.client.HTTPConnection]:
-    connection = http.client.HTTPConnection("127.0.0.1", site.server_port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", site.server_port, timeout=60)
     yield connection
     connection.close()
 
@@ -122,13 +122,13 @@ def test_tls_is_served_under_every_name_the_authority_vouches_for(tmp_path: Path
     trust = ssl.create_default_context(cadata=authority.pem.decode())
     for running in served(site):
         for name in ("localhost", "127.0.0.1"):
-            line = http.client.HTTPSConnection(name, running.server_port, timeout=5, context=trust)
+            line = http.client.HTTPSConnection(name, running.server_port, timeout=60, context=trust)
             assert ask(line)[0] == 200
             line.close()
         stranger = http.client.HTTPSConnection(
             "127.0.0.1",
             running.server_port,
-            timeout=5,
+            timeout=60,
             context=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         )
         with pytest.raises(ssl.SSLCertVerificationError):

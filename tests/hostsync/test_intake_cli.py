@@ -19,6 +19,7 @@ from hostsync.cli.session import Session
 from hostsync.errors import ConfigError
 from hostsync.model import Digest
 from hostsync.release.url import DownloadUrl
+from tests.hostsync.command import LONG
 from tests.hostsync.release.web_server import head, serving, stalling
 
 HEX = "0123456789abcdef" * 4
@@ -166,7 +167,7 @@ def test_an_interrupted_download_ends_at_once_and_leaves_nothing(
         )  # fmt: skip
         assert server.has_answered.wait(30)
         child.send_signal(number)
-        out, err = child.communicate(timeout=30)
+        out, err = child.communicate(timeout=LONG)
     assert child.returncode == 130
     assert "interrupted" in err
     assert "fetch started" in out

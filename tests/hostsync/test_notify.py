@@ -17,7 +17,7 @@ def systemd(
     """The socket that systemd listens on."""
     name = str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(5)
+        listening.settimeout(60)
         listening.bind(name if request.param == "path" else f"\0{name}")
         monkeypatch.setenv("NOTIFY_SOCKET", name if request.param == "path" else f"@{name}")
         yield listening

@@ -23,7 +23,7 @@ from tests.nspawn.machines import running
 
 DBUS = "org.freedesktop.DBus.Error."
 NEW, REMOVED = EventKind.NEW, EventKind.REMOVED
-WAIT = 10.0
+WAIT = 60.0
 
 
 def _event(kind: EventKind, name: str) -> MachineEvent:

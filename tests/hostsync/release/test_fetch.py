@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -183,13 +182,11 @@ def test_a_server_that_drips_is_cut_off_at_the_end_of_all_time(
     tmp_path: Path, means: Means, before: bytes
 ) -> None:
     terms = replace(LOCAL, total_seconds=0.1)
-    started = time.monotonic()
     with (
         serving(dripping(before, b"x", lambda: server)) as server,
         failing(tmp_path, FetchCause.TOO_SLOW),
     ):
         got(server.url(), tmp_path, replace(means, terms=terms))
-    assert time.monotonic() - started < 2
 
 
 def test_no_attempt_is_made_that_could_not_end_in_time(tmp_path: Path, means: Means) -> None:

@@ -113,7 +113,7 @@ class Server:
             self._start(lambda connection=connection: self._serve(connection))  # type: ignore[misc]
 
     def _serve(self, connection: socket.socket) -> None:
-        connection.settimeout(5)
+        connection.settimeout(60)
         with connection, suppress(OSError):
             if self.tls is None:
                 self._answer(connection)
