@@ -1,4 +1,4 @@
-"""The stub of the API server over TLS, with the definition of the kind and a client of ours."""
+"""The API server in this process, clients of it, and a played host that takes its orders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ import pytest
 from deploy.crd import definition
 from e2e.world.cluster import Cluster as Stub
 from e2e.world.documents import Document
+from hostsync.model import SlotKind
 from hostsync.operations.kubernetes import KubernetesCluster
+from tests.hostsync.intake import archive_of, digest_of
+from tests.hostsync.release.web_server import answer, serving
+from tests.hostsync.world import World, installed, make_world
+from tests.operations.rig import Daemon, Depot, Rig
 
 
 def a_definition() -> Document:
@@ -49,3 +54,31 @@ def connect(stub: Stub) -> Iterator[Connect]:
 def kube(stub: Stub, connect: Connect) -> KubernetesCluster:
     """A client of the stub, by bearer token."""
     return connect(stub.kubeconfig)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return installed(make_world(tmp_path / "host", SlotKind.BUNDLE))
+
+
+@pytest.fixture
+def depot(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Depot]:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    good, bad = archive_of(world, "1.1.0"), archive_of(world, "1.2.0", "crash")
+    depot = Depot(world)
+    with serving(answer(body=good)) as first, serving(answer(body=bad)) as second:
+        depot.servers = {"1.1.0": first, "1.2.0": second}
+        depot.digests = {"1.1.0": digest_of(good).hex, "1.2.0": digest_of(bad).hex}
+        yield depot
+
+
+@pytest.fixture
+def daemon(world: World, stub: Stub, kube: KubernetesCluster) -> Daemon:
+    """Starts a daemon, as often as a test likes."""
+    return lambda: Rig(world, stub, kube)
+
+
+@pytest.fixture
+def rig(daemon: Daemon) -> Rig:
+    return daemon()

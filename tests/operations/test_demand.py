@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hostsync.config import Machines
 from hostsync.operations.demand import Demand, Reboot, Upgrade, demand_of
 from hostsync.operations.operation import Kind
 from hostsync.operations.report import Cause, Report, shown
+from hostsync.workers import Machines
 from tests.operations.specimens import (
     CANARY,
     DIGEST,
