@@ -108,7 +108,7 @@ def _restart(hosts: Sequence[Host], begun: Restart, say: Say) -> None:
         say(f"stopping machine {begun.machine}")
         host.event("restart", "started", f"machine {begun.machine}")
         _job(host, UnitVerb.STOP, unit, STOP_SECONDS)
-    if host.units.state(unit).active != "active":
+    if host.units.state(unit).active not in ("active", "activating"):
         _await(host, FORGET_SECONDS, lambda: _find(host, begun.machine) is None,
                f"machined still lists {begun.machine} after it stopped")  # fmt: skip
         _prepare(hosts, begun.machine)
