@@ -21,7 +21,7 @@ URL = f"https://releases.example.com/a-linux-amd64.tar.gz?sig={CANARY}"
 UPGRADE = {"downloadURL": URL, "sha256": DIGEST}
 EVERYTHING = Selector()
 
-PROPERTY = settings(max_examples=80, deadline=None)
+PROPERTY = settings(max_examples=40, deadline=None)
 """How hard a property is tried; a loaded machine is no reason to fail."""
 
 TEXTS = st.text(max_size=30)

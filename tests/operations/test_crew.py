@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from hostsync.activation import switch
+from hostsync.activation.stage import Options
+from hostsync.daemon import Daemon
 from hostsync.errors import Busy, DiskError
 from hostsync.operations.board import Board
 from hostsync.operations.carrier import Carrier, Say
 from hostsync.operations.crew import Crew
 from hostsync.operations.demand import Demand, Reboot
 from hostsync.operations.operation import Operation
-from tests.hostsync.world import Time
+from tests.hostsync.world import Killed, Time, World
 from tests.operations.specimens import an_operation
 
 
@@ -192,3 +196,38 @@ def test_a_task_that_ends_by_itself_is_no_trouble() -> None:
     crew.start()
     assert done.wait(PATIENCE)
     crew.check()
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """A daemon takes the process's signals for itself."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+def test_orders_are_taken_once_what_a_record_held_is_settled_and_a_fallen_task_ends_the_daemon(
+    world: World, handlers: None
+) -> None:
+    world.disk.changes, world.disk.kill_at = 0, 5
+    with pytest.raises(Killed):
+        switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
+    world.disk.kill_at = None
+    assert world.host().record.load() is not None
+    seen: list[object] = []
+
+    def task() -> None:
+        seen.append(world.host().record.load())
+        raise ValueError("a fault")
+
+    def wait_for_start(seconds: float) -> str | None:
+        time.sleep(0.001)
+        return None
+
+    daemon = Daemon((world.host(),), wait_for_start, seen.append, None, Crew({"desk": task}))
+    with pytest.raises(ValueError, match="a fault"):
+        daemon.run()
+    assert str(seen[0]).startswith("READY=1")
+    assert seen[1:] == [None]
