@@ -75,6 +75,7 @@ class Desk:
         self._labels = Labels()
         self._failures = 0
         self._unreadable = ""
+        self._in_flight = False
 
     def run(self) -> None:
         """Look and act for ever."""
@@ -127,12 +128,13 @@ class Desk:
 
     def _records(self) -> list[Record]:
         self._unreadable = ""
-        found = []
+        found: list[Record | None] = []
         for host in self._office.hosts:
             try:
                 found.append(host.record.load())
             except Refused as error:
                 self._unreadable = str(error)
+        self._in_flight = any(record is not None for record in found)
         return [record for record in found if record is not None]
 
     def _turned_away(self) -> dict[str, str]:
@@ -202,9 +204,9 @@ class Desk:
 
     def _pause(self, known: Known, found: Agenda) -> float | None:
         pauses = []
-        if known.busy and not self._office.carrier.moving:
+        if self._in_flight:
             pauses.append(LOOK_SECONDS)
-        if known.turned_away:
+        if known.turned_away or self._unreadable:
             pauses.append(RETRY_SECONDS)
         if found.due is not None:
             pauses.append(max(found.due - self._clock.wall(), 0.1))
