@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from hostsync.membership import Membership
 from hostsync.operations.demand import Demand
-from hostsync.operations.operation import TERMINAL, Operation, epoch
+from hostsync.operations.operation import TERMINAL, Operation, Phase, epoch
 from hostsync.operations.report import Report, is_told, pending, under_way
 from hostsync.operations.selection import selects
 
@@ -91,6 +91,9 @@ def agenda(
         if isinstance(decided, Report):
             if not is_told(operation, decided, me.machine):
                 steps.append(Tell(operation=operation, report=decided))
+            if decided.phase is Phase.PENDING:
+                # Two that are turned away in turn would each be the other's chance, for ever.
+                ahead = ahead or f"operation {operation.name} is carried out first"
         else:
             steps.append(Begin(operation=operation, demand=decided))
             ahead = f"operation {operation.name} is carried out first"

@@ -35,6 +35,9 @@ INTERRUPTIONS = 3
 """An operation that was cut off so often before its switch is not begun again."""
 LABELS_SECONDS = 60.0
 
+_OF_ONE_OBJECT = (ClusterCause.REJECTED, ClusterCause.CONFLICT, ClusterCause.DENIED)
+"""Refusals that say nothing about what else is asked: a verb may be forbidden, a status odd."""
+
 _PHASES: Mapping[Phase, str] = {
     Phase.STAGING: "staging and verifying the release",
     Phase.SWITCHING: "switching to the release",
@@ -60,10 +63,11 @@ class Office:
 
 @dataclass(slots=True, kw_only=True)
 class Labels:
-    """The labels of this host's Node and when they were read (monotonic)."""
+    """The labels of this host's Node, when to read them anew (monotonic), and why they lack."""
 
     of_node: Mapping[str, str] | None = None
-    read_at: float = field(default=float("-inf"))
+    due: float = field(default=float("-inf"))
+    trouble: str = ""
 
 
 class Desk:
@@ -156,23 +160,48 @@ class Desk:
         if not any(not each.machine and not each.is_over for each in office.board.operations()):
             return labels.of_node
         now = self._clock.monotonic()
-        if now - labels.read_at >= LABELS_SECONDS:
-            labels.of_node = office.cluster.node_labels(office.me.node)
-            labels.read_at = now
+        if now >= labels.due:
+            labels.due = now + self._read_labels()
         return labels.of_node
 
+    def _read_labels(self) -> float:
+        """Read them and say for how long they serve; without them only selections wait."""
+        office, labels = self._office, self._labels
+        try:
+            labels.of_node = office.cluster.node_labels(office.me.node)
+        except ClusterError as error:
+            if str(error) != labels.trouble:
+                office.hosts[0].event("read", "failed", f"node {office.me.node}", str(error))
+            labels.trouble = str(error)
+            return max(error.wait, RETRY_SECONDS)
+        labels.trouble = ""
+        return LABELS_SECONDS
+
     def _act(self, steps: Sequence[Step]) -> None:
+        """Take every step; one that is refused for its own sake is raised after the others."""
+        refused: ClusterError | None = None
         for step in steps:
-            match step:
-                case Tell():
-                    self._tell(step)
-                case Begin():
-                    named = f"operation {step.operation.name}"
-                    self._office.hosts[0].event("order", "started", named, step.operation.kind)
-                    self._office.carrier.begin(step.operation, step.demand)
-                    self._office.board.nudge()
-                case Delete():
-                    self._delete(step.operation)
+            try:
+                self._take(step)
+            except ClusterError as error:
+                if error.cause not in _OF_ONE_OBJECT:
+                    raise
+                refused = refused or error
+        if refused is not None:
+            raise refused
+
+    def _take(self, step: Step) -> None:
+        office = self._office
+        match step:
+            case Tell():
+                self._tell(step)
+            case Begin():
+                named = f"operation {step.operation.name}"
+                office.hosts[0].event("order", "started", named, step.operation.kind)
+                office.carrier.begin(step.operation, step.demand)
+                office.board.nudge()
+            case Delete():
+                self._delete(step.operation)
 
     def _tell(self, step: Tell) -> None:
         office, operation = self._office, step.operation
@@ -208,6 +237,8 @@ class Desk:
             pauses.append(LOOK_SECONDS)
         if known.turned_away or self._unreadable:
             pauses.append(RETRY_SECONDS)
+        if self._labels.trouble:
+            pauses.append(max(self._labels.due - self._clock.monotonic(), 0.1))
         if found.due is not None:
             pauses.append(max(found.due - self._clock.wall(), 0.1))
         return min(pauses, default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 
@@ -105,7 +105,8 @@ class Operation:
         """Read an object as the API gives it; raises UnreadableError."""
         try:
             read = msgspec.convert(document, type=_Document)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeError) as error:
+            # JSON can escape half a character, which no server would store either.
             trouble = str(error)
         else:
             return cls(
@@ -137,12 +138,15 @@ class _Metadata(msgspec.Struct, kw_only=True):
     creationTimestamp: str = ""  # noqa: N815
 
 
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+
+
 class _Spec(msgspec.Struct, kw_only=True):
     operationKind: str  # noqa: N815
     machineRef: str = ""  # noqa: N815
     machineSelector: Selector | None = None  # noqa: N815
     parameters: dict[str, str] = {}
-    ttlSecondsAfterFinished: int | None = None  # noqa: N815
+    ttlSecondsAfterFinished: _Seconds | None = None  # noqa: N815
 
 
 class _Status(msgspec.Struct, kw_only=True):
@@ -169,5 +173,5 @@ def epoch(text: str) -> float | None:
     """A metav1.Time in seconds since the epoch, None when it is none."""
     try:
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return None

@@ -104,8 +104,9 @@ def is_told(operation: Operation, report: Report, machine: str) -> bool:
 def status_patch(operation: Operation, report: Report, now: float) -> Json:
     """The merge patch of the status, valid only for this object as it was seen.
 
-    `now` in seconds since the epoch. The uid and the resourceVersion make the server refuse it
-    for an object that was made anew under the same name, and after any change in between.
+    `now` in seconds since the epoch. The resourceVersion makes the server refuse it after any
+    change in between, and for an object that was made anew under the same name: of a status the
+    uid alone is no guard, for the server takes it from the object that is there.
     """
     message, stamp = shown(report.message), rfc3339(now)
     status: Json = {
@@ -124,7 +125,10 @@ def status_patch(operation: Operation, report: Report, now: float) -> Json:
 
 
 def entry_patch(operation: Operation, report: Report, machine: str, now: float) -> Json:
-    """What this machine applies to the status of an operation that selects it: its entry alone."""
+    """What this machine applies to the status of an operation that selects it: its entry alone.
+
+    Valid only for this object as it was seen, as the patch of a whole status is.
+    """
     before = operation.target(machine)
     entry: Json = {
         "machineRef": machine,
@@ -140,7 +144,11 @@ def entry_patch(operation: Operation, report: Report, machine: str, now: float) 
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": operation.name, "uid": operation.uid},
+        "metadata": {
+            "name": operation.name,
+            "uid": operation.uid,
+            "resourceVersion": operation.version,
+        },
         "status": {"targets": [entry]},
     }
 

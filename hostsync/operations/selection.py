@@ -23,7 +23,7 @@ class Selector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Whether the labels meet the selector; an operator that is not known selects nothing."""
+    """Whether the labels meet the selector; one that Kubernetes would refuse selects nothing."""
     return all(labels.get(key) == value for key, value in selector.matchLabels.items()) and all(
         _meets(each, labels) for each in selector.matchExpressions
     )
@@ -31,13 +31,13 @@ def selects(selector: Selector, labels: Mapping[str, str]) -> bool:
 
 def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
     value = labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value is not None and value in requirement.values
-        case "NotIn":
-            return value is None or value not in requirement.values
-        case "Exists":
+    match requirement.operator, requirement.values:
+        case "In", [_, *_] as values:
+            return value is not None and value in values
+        case "NotIn", [_, *_] as values:
+            return value is None or value not in values
+        case "Exists", []:
             return value is not None
-        case "DoesNotExist":
+        case "DoesNotExist", []:
             return value is None
     return False
