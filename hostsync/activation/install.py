@@ -11,9 +11,10 @@ from pathlib import Path
 
 from hostsync import assets, links, slots
 from hostsync.activation import verify
+from hostsync.activation.facts import Observed
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
-from hostsync.activation.plan import Observed, check_replaceable, check_space
+from hostsync.activation.refusals import check_replaceable, check_space
 from hostsync.activation.restore import mirror_all, point
 from hostsync.errors import HostsyncError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import msgspec
 
 from hostsync import assets, slots
+from hostsync.activation.facts import Wish
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
-from hostsync.activation.plan import NothingToDo, Plan, Wish, plan_rollback, plan_upgrade
+from hostsync.activation.plan import NothingToDo, Plan, plan_rollback, plan_upgrade
 from hostsync.activation.restore import mirror_all, point
 from hostsync.activation.service import JUDGE_UNIT, hand_to_judge
 from hostsync.activation.stage import (
