@@ -13,8 +13,7 @@ from hostsync.activation.refusals import (
     check_installed,
     check_known_bad,
     check_layout,
-    check_machines,
-    check_space,
+    check_ready,
 )
 from hostsync.config import Agent
 from hostsync.errors import Reason, Refused
@@ -71,18 +70,16 @@ class NothingToDo:
 def plan_upgrade(
     agent: Agent, observed: Observed, wish: Wish, *, reserve: int
 ) -> Plan | NothingToDo:
-    """Plan the switch to a candidate that has yet to be staged.
+    """Plan the switch to a candidate that was read, and `observed` before it was unpacked.
 
     Raises Refused, naming the path, the limit and the remedy; then nothing was changed.
     """
     current, seal = check_installed(agent, observed)
     if seal.sha256 == wish.digest:
         return NothingToDo(why=f"{agent.name} {seal.version} is current already")
-    target = current.other
-    check_layout(agent, observed, target)
     check_known_bad(observed, wish)
-    check_space(agent, observed.space, wish.size, reserve)
-    check_machines(observed, wish, reserve)
+    check_ready(agent, observed, wish.size, reserve=reserve, best_effort=wish.best_effort)
+    target = current.other
     facts = observed.slots[target]
     evicts = facts.condition is not Condition.EMPTY
     names = tuple(machine.name for machine in observed.machines)

@@ -48,6 +48,17 @@ def check_installed(agent: Agent, observed: Observed) -> tuple[SlotName, Seal]:
     )
 
 
+def check_ready(
+    agent: Agent, observed: Observed, size: int, *, reserve: int, best_effort: bool
+) -> None:
+    """Refuse when the host can take no release of `size` bytes, whichever it is."""
+    current, _ = check_installed(agent, observed)
+    check_layout(agent, observed, current.other)
+    check_space(agent, observed.space, size, reserve)
+    if not best_effort:
+        check_machines(observed, size, reserve)
+
+
 def check_layout(agent: Agent, observed: Observed, target: SlotName) -> None:
     """Refuse when something stands where slots and links go, or two of them are one."""
     for facts in observed.slots.values():
@@ -120,10 +131,8 @@ def check_room(where: Path | str, free: int, size: int, reserve: int) -> None:
         )
 
 
-def check_machines(observed: Observed, wish: Wish, reserve: int) -> None:
-    """Refuse when a machine is unready or has no room, unless the order goes ahead anyway."""
-    if wish.best_effort:
-        return
+def check_machines(observed: Observed, size: int, reserve: int) -> None:
+    """Refuse when a machine is unready or has no room for its copy."""
     remedy = "mend that, or order with --machines-best-effort"
     if observed.machines_problem:
         raise Refused(Reason.MACHINE_UNREADY, observed.machines_problem, remedy=remedy)
@@ -134,4 +143,4 @@ def check_machines(observed: Observed, wish: Wish, reserve: int) -> None:
         if machine.free is not None:
             copies[machine.device] += 1
             where = f"the filesystem of machine {machine.name}'s rootfs"
-            check_room(where, machine.free, wish.size * copies[machine.device], reserve)
+            check_room(where, machine.free, size * copies[machine.device], reserve)

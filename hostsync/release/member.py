@@ -79,6 +79,12 @@ def check_mode(path: str, mode: int) -> None:
         )
 
 
+def check_size(size: int, path: str = "") -> None:
+    """Raise Flaw for a file of more bytes than a release may have in all."""
+    if size > EXPANDED_LIMIT:
+        raise Flaw(f"{subject(path)} exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
+
+
 class Roll:
     """The members admitted so far, and the limits over all of them."""
 
