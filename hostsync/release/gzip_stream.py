@@ -54,13 +54,13 @@ class GzipStream:
 
     def exactly(self, size: int) -> bytes:
         """The next `size` bytes; Flaw when there are fewer."""
-        parts = bytearray()
-        while len(parts) < size:
-            part = self.take(size - len(parts))
+        found = self.take(size) if size else b""
+        while len(found) < size:
+            part = self.take(size - len(found))
             if not part:
                 raise Flaw("the archive within ends too early", remedy=FETCH_AGAIN)
-            parts += part
-        return bytes(parts)
+            found += part
+        return found
 
     def _expand(self) -> bytes:
         while not self._inflater.eof:
