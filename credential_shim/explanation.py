@@ -39,7 +39,7 @@ def explain(
 def _gate(request: Request, release: Release, now: float) -> str:
     view = gate.observe(release, now)
     act, reason = gate.decide(view, serve_on_skew=request.serve_on_skew, may_reexec=True)
-    return f"{act.value}: {reason}" if reason else f"{act.value}: seals agree"
+    return f"{act}: {reason}" if reason else f"{act}: seals agree"
 
 
 def _origin(request: Request, name: str) -> str:
