@@ -32,6 +32,7 @@ def explain(
         yield f"proof: {_proof(identity.tenant)}"
     yield f"configuration: {_configuration(request)}"
     yield f"cache: {_cache(request, api_version, now)}"
+    yield f"log: {request.log}{_origin(request, 'log')}"
     for note in request.notes:
         yield f"warning: {note}"
 

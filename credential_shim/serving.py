@@ -56,6 +56,7 @@ class Serving:
         store = cache.open_store(self._request.cache_dir, key_of(identity, api_version), stdio.say)
         if self._request.layers.file is not None:
             self._request.layers.file.remember(self._request.cache_dir)
+        self._request.facts["cache"] = "shared"
         issuer = Issuer(_LateSource(self._source), store, self._clock, stdio.say)
         stdio.write_out(issuer.obtain(api_version, self._deadline, self._request.notes))
         return OK
@@ -101,6 +102,7 @@ class Serving:
         # The one place where a login mode becomes a source. What only Entra needs is imported
         # for Entra only: TLS alone takes longer to load than the rest of the shim.
         identity, clock = self._request.identity, self._clock
+        self._request.facts["cache"] = "miss"
         if identity.tenant is not None:
             from credential_shim.entra import EntraSource
             from credential_shim.tls import TlsTransport
