@@ -149,6 +149,7 @@ def test_a_machine_without_the_bind_gets_a_copy_only_if_that_is_configured(node:
     assert modes.split() == ["600", "600"]
 
     node.lab.write("/etc/hostsync/config.toml", mirror_only)
+    node.lab.host("systemctl", "restart", "hostsync.service")
     assert node.hostsync("sync").code == 0
     assert rootfs_with_secret(node) == ""
     assert machine_status(node) == "none: the configuration says mirror only"

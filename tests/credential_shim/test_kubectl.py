@@ -36,6 +36,8 @@ class Cluster:
     path: Path
     args: tuple[str, ...]
     command: str
+    inside: tuple[str, ...] = ()
+    """What is to run kubectl, its path and arguments appended."""
 
     def kubectl(self, version: str = "v1", *, args: tuple[str, ...] | None = None) -> Run:
         """Make one authenticated request; the environment is empty but for HOME."""
@@ -57,7 +59,14 @@ class Cluster:
         }
         file = self.path / f"kubeconfig-{version}"
         file.write_text(json.dumps(config))
-        command = [str(KUBECTL), f"--kubeconfig={file}", "get", "--raw", "/api/v1/namespaces/x"]
+        command = [
+            *self.inside,
+            str(KUBECTL),
+            f"--kubeconfig={file}",
+            "get",
+            "--raw",
+            "/api/v1/namespaces/x",
+        ]
         return run(command, {"HOME": str(self.path)})
 
     def stanza(self, version: str, args: tuple[str, ...]) -> dict[str, object]:
