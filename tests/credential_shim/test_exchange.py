@@ -115,11 +115,9 @@ def test_a_server_that_drips_bytes_times_out_as_a_whole(imds: ImdsServer) -> Non
 
 
 def assert_times_out(act: Callable[[], Answer]) -> None:
-    clock = SystemClock()
-    start = clock.monotonic()
+    """Without a limit on the whole, neither server ever lets it return."""
     with pytest.raises(UnreachableError, match="timed out"):
         act()
-    assert clock.monotonic() - start < 2.0
 
 
 @pytest.fixture
