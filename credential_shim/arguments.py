@@ -19,6 +19,8 @@ VERSION, HELP = "version", "help"
 
 DEFAULT_CACHE_DIR = "/run/hostsync/credential"
 DEFAULT_CONFIG = "/etc/hostsync/credential.toml"
+SHARED_CONFIG = "/var/lib/hostsync/credential/credential.toml"
+"""What the host of this machine shares, where the machine has no file of its own."""
 LOCAL_LOGINS = ("msi", "arc")
 SUPPORTED_LOGINS = (*LOCAL_LOGINS, "spn", "workloadidentity")
 
@@ -175,20 +177,25 @@ def _identity(layers: Layers) -> Identity:
 
 def _file(given: dict[str, str], cache_dir: str) -> "Configuration | None":
     """The configuration file, looked at but not imported for where there is none."""
-    path = _absolute("--config", given.get("config", DEFAULT_CONFIG))
+    named = "config" in given
     if "no_config" in given:
-        if "config" in given:
+        if named:
             raise UsageError("--config and --no-config contradict each other")
         return None
-    try:
-        status = os.lstat(path)
-    except OSError as error:
-        if "config" not in given and isinstance(error, FileNotFoundError | NotADirectoryError):
-            return None
-        raise UsageError(f"configuration {path} cannot be read: {error.strerror}") from error
-    from credential_shim import configuration
+    for path in (given["config"],) if named else (DEFAULT_CONFIG, SHARED_CONFIG):
+        try:
+            status = os.lstat(_absolute("--config", path))
+        except OSError as error:
+            if not named and isinstance(error, FileNotFoundError | NotADirectoryError):
+                continue
+            if path == SHARED_CONFIG and isinstance(error, PermissionError):
+                # It is root's; for anybody else's kubectl there is none.
+                continue
+            raise UsageError(f"configuration {path} cannot be read: {error.strerror}") from error
+        from credential_shim import configuration
 
-    return configuration.load(path, status, cache_dir)
+        return configuration.load(path, status, cache_dir)
+    return None
 
 
 def read_flags(words: "Sequence[str]") -> dict[str, str]:

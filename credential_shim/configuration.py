@@ -20,6 +20,11 @@ KEYS = (
     "client_certificate_password", "client_certificate_password_file", "send_certificate_chain",
     "federated_token_file", "ca_file", "on_skew", "identity_endpoint",
 )  # fmt: skip
+FILES = (
+    "client_secret_file", "client_certificate", "client_certificate_password_file",
+    "federated_token_file", "ca_file",
+)  # fmt: skip
+"""Keys that name files: absolute, or plain names of files beside the configuration."""
 
 _SWITCHES = ("send_certificate_chain",)
 _COMPILED = "configuration"
@@ -158,4 +163,10 @@ def _value(path: str, key: str, value: object) -> str:
         raise UsageError(f"configuration {path}: {key} must be a text that is not empty")
     if key not in SECRETS and not (value.isascii() and value.isprintable()):
         raise UsageError(f"configuration {path}: {key} may contain only printable ASCII")
-    return value
+    if key not in FILES or value.startswith("/"):
+        return value
+    if "/" in value or value in (".", ".."):
+        raise UsageError(
+            f"configuration {path}: {key} must be an absolute path, or the name of a file beside it"
+        )
+    return f"{path.rpartition('/')[0]}/{value}"

@@ -1,17 +1,20 @@
 """What a run would do and why, for a person: no secret, and nobody is asked."""
 
+import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
 
 from credential_shim import cache, entries, gate
 from credential_shim._version import PROTOCOL, VERSION
-from credential_shim.arguments import Request
+from credential_shim.arguments import SHARED_CONFIG, Request
 from credential_shim.credential import rfc3339
 from credential_shim.errors import ShimError, UsageError
 from credential_shim.fastpath import Release
 from credential_shim.identity import Identity, Tenant
 from credential_shim.proofs import CERTIFICATE, line_of
+
+_SHARED_DIRECTORY = SHARED_CONFIG.rpartition("/")[0]
 
 
 def explain(
@@ -27,9 +30,7 @@ def explain(
     yield f"asks: {_place(identity, environ)}"
     if identity.tenant is not None:
         yield f"proof: {_proof(identity.tenant)}"
-    file = request.layers.file
-    settings = "none" if file is None else f"{file.path} ({', '.join(sorted(file.values))})"
-    yield f"configuration: {settings}"
+    yield f"configuration: {_configuration(request)}"
     yield f"cache: {_cache(request, api_version, now)}"
     for note in request.notes:
         yield f"warning: {note}"
@@ -82,6 +83,35 @@ def _proof(tenant: Tenant) -> str:
         return f"{proof.label}, serial {found.serial_number:x}, valid until {ends}"
     except ShimError as error:
         return f"{proof.label}, unusable: {error.message}"
+
+
+def _configuration(request: Request) -> str:
+    """Which file, whose it is, and its keys; where there is none, what the host says of that."""
+    file = request.layers.file
+    if file is None:
+        reason = "" if "no_config" in request.layers.flags else _not_shared()
+        return (
+            f"none; the host shares one, but not with this machine: {reason}" if reason else "none"
+        )
+    keys = ", ".join(sorted(file.values))
+    if file.path != SHARED_CONFIG:
+        return f"{file.path}, own file ({keys})"
+    way = "bound" if _is_mount_point(_SHARED_DIRECTORY) else "copied"
+    return f"{file.path}, the host's, {way} ({keys})"
+
+
+def _not_shared() -> str:
+    with contextlib.suppress(OSError), open(f"{_SHARED_DIRECTORY}/NOT-SHARED", "rb") as file:
+        text = file.read(1024).decode("utf-8", "replace").strip()
+        return "".join(char if char.isprintable() else "?" for char in text)
+    return ""
+
+
+def _is_mount_point(path: str) -> bool:
+    """Whether something is mounted there; the device does not tell, a bind keeps it."""
+    with contextlib.suppress(OSError), open("/proc/self/mountinfo", "rb") as table:
+        return any(line.split()[4] == path.encode() for line in table)
+    return False
 
 
 def _cache(request: Request, api_version: str, now: float) -> str:

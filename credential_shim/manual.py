@@ -42,7 +42,8 @@ spn and workloadidentity:
   --ca-file FILE           certificates to trust instead of SSL_CERT_FILE or the system's
 settings:
   A flag wins over the file, the file over the environment; a conflict is said on stderr.
-  --config FILE            default /etc/hostsync/credential.toml, mode 0600, may be absent
+  --config FILE            mode 0600; default /etc/hostsync/credential.toml, else what the host
+                           of this machine shares in /var/lib/hostsync/credential, else none
   --no-config              no file
   --disable-environment-override   none of kubelogin's variables: AAD_LOGIN_METHOD,
                            AZURE_CLIENT_ID, AZURE_TENANT_ID, AZURE_CLIENT_SECRET,

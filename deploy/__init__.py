@@ -1,0 +1,1 @@
+"""What is applied to a cluster, and the generator of its definition."""

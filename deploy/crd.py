@@ -175,7 +175,7 @@ def text() -> str:
     class Plain(yaml.SafeDumper):
         """Writes what is shared out in full each time, for people to read."""
 
-        def ignore_aliases(self, data: object) -> bool:
+        def ignore_aliases(self, _data: object) -> bool:
             return True
 
     said = yaml.dump(definition(), Dumper=Plain, sort_keys=False, width=100)

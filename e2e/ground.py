@@ -20,12 +20,13 @@ from pathlib import Path
 from e2e.engine import Engine, LabUnavailableError, running_engine
 from e2e.images import Images, Recipe, ensure_images
 from e2e.kubeconfig import kubeconfig
+from e2e.world.depot import HOST as DEPOT_HOST
 from e2e.world.pki import make_authority, make_signing_key, private_pem
 
 SOURCE = Path(__file__).parent
 PROJECT_PREFIX = "hostsynclab"
 SERVICES = ("net", "host", "azure", "kube")
-SERVER_NAMES = ("kube-api.lab", "login.microsoftonline.com", "localhost")
+SERVER_NAMES = ("kube-api.lab", "login.microsoftonline.com", DEPOT_HOST, "localhost")
 
 
 def default_cache() -> Path:
@@ -163,7 +164,7 @@ def lay_out(home: Path) -> None:
     authority = make_authority()
     world, given = home / "world", home / "files"
     config = given / "machine/var/lib/kubelet/kubeconfig"
-    for directory in (world, config.parent):
+    for directory in (world / "depot", config.parent):
         directory.mkdir(parents=True)
     (world / "server.pem").write_bytes(authority.issue(SERVER_NAMES, ("127.0.0.1",)))
     (world / "signing.pem").write_bytes(private_pem(make_signing_key()))

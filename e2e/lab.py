@@ -1,6 +1,8 @@
 """The handle by which tests work with a booted lab."""
 
 import io
+import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -21,6 +23,9 @@ from e2e.records import (
 )
 from e2e.tail import first_line_that
 from e2e.world.conduct import GOOD, Conduct, instruct
+from e2e.world.depot import ADDRESS as DEPOT_ADDRESS
+from e2e.world.depot import HOST as DEPOT_HOST
+from e2e.world.persistence import OBJECTS
 
 MACHINE = "kube1"
 MACHINE_ROOT = f"/var/lib/machines/{MACHINE}"
@@ -199,8 +204,15 @@ class Lab:
         return tuple(Entry.parse(line) for line in done.out.splitlines())
 
     def tell(self, service: str, conduct: Conduct = GOOD) -> None:
-        """Have "imds", "entra" or "kube" behave so from its next request on."""
+        """Have "imds", "entra", "depot" or "kube" behave so from its next request on."""
         instruct(self.ground.world / f"{service}.json", conduct)
+
+    def publish(self, release: Path) -> str:
+        """Put a release onto the world's depot and return its URL, which lacks a signature."""
+        there = self.ground.world / "depot" / release.name
+        if not there.exists():
+            os.link(release, there)
+        return f"https://{DEPOT_HOST}:{DEPOT_ADDRESS[1]}/{release.name}"
 
     def container(self, service: str) -> str:
         """Return the id of a service's container."""
@@ -213,7 +225,10 @@ class Lab:
         self.ground.engine.docker("kill", self.container(service))
 
     def start_service(self, service: str) -> None:
-        """Start a killed service again; a new API server has forgotten its objects."""
+        """Start a killed service again; the API server has the objects that the killed one had.
+
+        Like a real one it has forgotten how they changed: a watch from before gets 410.
+        """
         self.ground.engine.docker("start", self.container(service))
 
     def power_cut(self) -> None:
@@ -237,6 +252,7 @@ class Lab:
         del self._ids["host"]
         for leftover in (*self.ground.world.glob("*.jsonl"), *self.ground.world.glob("*.json")):
             leftover.unlink()
+        shutil.rmtree(self.ground.world / OBJECTS, ignore_errors=True)
         engine.docker("start", *services)
         self.ground.compose("up -d host")
         self.wait_ready(began)

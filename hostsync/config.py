@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from hostsync.layout import Layout
 from hostsync.membership import Membership, OperationsTable, membership_of
 from hostsync.model import SlotKind
 from hostsync.trust import DownloadTable, ReleaseTable, Trust, trust_of
+from hostsync.workers import Machines, MachinesTable
 
 CONFIG_PATH = Path("/etc/hostsync/config.toml")
 DEFAULT_AGENT = "hostsync"
@@ -89,20 +89,6 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
-    """Which nspawn machines are workers to keep in step, and how far to trust them."""
-
-    include: tuple[str, ...] = ("kube*",)
-    mirror_only: tuple[str, ...] = ()
-    root: Path = Path("/var/lib/machines")
-    check_seconds: float = 60.0
-
-    def is_worker(self, name: str) -> bool:
-        """Whether a machine of that name is one to keep in step."""
-        return any(fnmatchcase(name, pattern) for pattern in self.include)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
     """The whole configuration, with defaults filled in."""
 
@@ -111,10 +97,17 @@ class Config:
     state_root: Path = Path("/var/lib/hostsync")
     run_root: Path = Path("/run/hostsync")
     unit_root: Path = Path("/etc/systemd/system")
+    credential_file: Path = Path("/etc/hostsync/credential.toml")
+    """What the host shares with its machines, if it is there."""
     reserve_bytes: int = 64 << 20
     """Free space that staging must leave, so that a roll back never runs out."""
     trust: Trust = field(default_factory=Trust)
     membership: Membership | None = None
+
+    @property
+    def credential_root(self) -> Path:
+        """The directory that machines have bound: what is shared at present."""
+        return self.state_root / "credential"
 
     def agent(self, name: str | None) -> Agent:
         """The agent called `name`; without a name the only one, else hostsync's own.
@@ -144,19 +137,13 @@ class _AgentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     self_test: list[str] | None = None
 
 
-class _MachinesTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    include: list[str] | None = None
-    mirror_only: list[str] | None = None
-    root: str | None = None
-    check_seconds: _AtLeastOneSecond | None = None
-
-
 class _File(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     agents: dict[str, _AgentTable] = {}
-    machines: _MachinesTable = msgspec.field(default_factory=_MachinesTable)
+    machines: MachinesTable = msgspec.field(default_factory=MachinesTable)
     state_root: str = "/var/lib/hostsync"
     run_root: str = "/run/hostsync"
     unit_root: str = "/etc/systemd/system"
+    credential_file: str = "/etc/hostsync/credential.toml"
     reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 20)] = 64
     download: DownloadTable = msgspec.field(default_factory=DownloadTable)
     release: ReleaseTable = msgspec.field(default_factory=ReleaseTable)
@@ -189,6 +176,7 @@ def load(path: Path = CONFIG_PATH) -> Config:
         state_root=_absolute(file.state_root, "state_root", path),
         run_root=_absolute(file.run_root, "run_root", path),
         unit_root=_absolute(file.unit_root, "unit_root", path),
+        credential_file=_absolute(file.credential_file, "credential_file", path),
         reserve_bytes=file.reserve_mib << 20,
         trust=trust,
         membership=membership,
@@ -295,11 +283,11 @@ def _health(base: Health, table: _AgentTable) -> Health:
     return replace(base, **given)
 
 
-def _machines(table: _MachinesTable, path: Path) -> Machines:
-    base = Machines()
+def _machines(table: MachinesTable, path: Path) -> Machines:
     return Machines(
-        include=base.include if table.include is None else tuple(table.include),
-        mirror_only=base.mirror_only if table.mirror_only is None else tuple(table.mirror_only),
-        root=base.root if table.root is None else _absolute(table.root, "machines.root", path),
-        check_seconds=base.check_seconds if table.check_seconds is None else table.check_seconds,
+        include=table.include,
+        mirror_only=table.mirror_only,
+        root=_absolute(table.root, "machines.root", path),
+        check_seconds=table.check_seconds,
+        credential_copy=table.credential_copy,
     )

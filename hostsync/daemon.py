@@ -13,11 +13,12 @@ from enum import Enum, auto
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from hostsync import lock
+from hostsync import credential, lock
 from hostsync.activation.host import Host
 from hostsync.activation.orders import settle_all
 from hostsync.errors import Busy, HostsyncError
 from hostsync.ports import View, Worker
+from hostsync.sharing import Share, look, refresh, share
 from hostsync.sync import inspect, synchronise
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ DEEP_EVERY = 10
 """Every so many looks for drift the content of mirrors is compared by digest."""
 RETRY_SECONDS = 2.0
 """When to look again while the lock is taken; what keeps failing is tried ever less often."""
+GLANCE_SECONDS = 5.0
+"""How often the credential's files are glanced at in between, once there are any."""
 
 
 class Daemon:
@@ -47,13 +50,15 @@ class Daemon:
         self._crew = crew
         self._looks = 0
         self._failures = 0
+        self._glanced: tuple[object, ...] = ()
 
     def run(self) -> None:
         """Run until a signal ends it; raises SystemExit(0) then, or what ended the crew."""
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
         next_look = self._look()
-        self._tell_systemd("READY=1\nSTATUS=keeping machines in step")
+        orders = "" if self._crew is None else ", taking orders from the cluster"
+        self._tell_systemd(f"READY=1\nSTATUS=keeping machines in step{orders}")
         if self._crew is not None:
             self._crew.start()
         while True:
@@ -61,10 +66,13 @@ class Daemon:
                 self._crew.check()
             clock = self._hosts[0].clock
             pause = max(next_look - clock.monotonic(), 0.0)
+            if self._glanced:
+                pause = min(pause, GLANCE_SECONDS)
             if self._watchdog is not None:
                 pause = min(pause, self._watchdog / 3)
                 self._tell_systemd("WATCHDOG=1")
-            if self._started(pause) or clock.monotonic() >= next_look:
+            started = self._started(pause)
+            if started or clock.monotonic() >= next_look or self._glance() != self._glanced:
                 next_look = self._look()
 
     def _started(self, seconds: float) -> bool:
@@ -101,6 +109,7 @@ class Daemon:
         self._looks += 1
         deep = self._looks % DEEP_EVERY == 0
         found = {step for host in self._hosts for step in self._look_at(host, deep=deep)}
+        found.update(self._share())
         self._failures = self._failures + 1 if Keeping.FAILED in found else 0
         longest = self._hosts[0].config.machines.check_seconds
         if Keeping.BUSY in found:
@@ -139,6 +148,46 @@ class Daemon:
             return Keeping.FAILED
         if not found.in_step or report.view is not found.view:
             host.event("sync", "complete", f"machine {worker.name}", report.release)
+        return Keeping.IN_STEP
+
+    def _glance(self) -> tuple[object, ...]:
+        config = self._hosts[0].config
+        return credential.stamp(config.credential_file, config.credential_root)
+
+    def _share(self) -> list[Keeping]:
+        """Bring the credential up to date, on the host and then in each machine."""
+        host = self._hosts[0]
+        found = []
+        self._glanced = self._glance()
+        try:
+            if self._glanced and refresh(host.fs, host.config):
+                host.event("share", "complete", str(host.config.credential_file))
+        except HostsyncError as error:
+            host.event("share", "failed", str(host.config.credential_file), str(error))
+            found.append(Keeping.FAILED)
+        try:
+            workers = host.machines.running() if self._glanced else ()
+        except HostsyncError as error:
+            host.event("share", "failed", "machines", str(error))
+            return [Keeping.FAILED]
+        return found + [self._share_with(host, worker) for worker in workers]
+
+    def _share_with(self, host: Host, worker: Worker) -> Keeping:
+        what = Share.of(host.config)
+        if not look(host.machines, what, worker).problem:
+            return Keeping.IN_STEP
+        try:
+            with lock.held(host.config.run_root, f"sharing with machine {worker.name}"):
+                shared = share(host.machines, what, worker)
+            problem = shared.problem
+        except Busy:
+            return Keeping.BUSY
+        except HostsyncError as error:
+            problem = str(error)
+        if problem:
+            host.event("share", "failed", f"machine {worker.name}", problem)
+            return Keeping.FAILED
+        host.event("share", "complete", f"machine {worker.name}", shared.words)
         return Keeping.IN_STEP
 
 

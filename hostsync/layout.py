@@ -15,6 +15,8 @@ EVICTED_PREFIX = ".hostsync-evicted-"
 TRASH_PREFIX = ".hostsync-trash-"
 TEMPORARY_PREFIX = ".hostsync-tmp-"
 """Every temporary file starts so, in the directory of the file it will become."""
+CREDENTIAL_INSIDE = Path("/var/lib/hostsync/credential")
+"""Where the plugin in a machine looks for the credential that its host shares."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from hostsync import config
+from hostsync import workers
 from hostsync.errors import MachineError
+from hostsync.layout import CREDENTIAL_INSIDE
 from hostsync.model import Entry
 from hostsync.ports import Completed, Mirror, Seen, Space, View, Worker
 from hostsync.redaction import plain, redact
@@ -32,13 +33,13 @@ OWNER = "hostsync"
 class NspawnMachines:
     """`ports.Machines` on machined, for the workers that the configuration names."""
 
-    def __init__(self, policy: config.Machines, machined: Machined) -> None:
+    def __init__(self, policy: workers.Machines, machined: Machined) -> None:
         self._policy = policy
         self._machined = machined
         self._known: dict[str, Machine] = {}
 
     @classmethod
-    def connected(cls, policy: config.Machines) -> Self:
+    def connected(cls, policy: workers.Machines) -> Self:
         """The same on a connection that collects machine starts from now on.
 
         Raises MachineError when machined cannot be reached.
@@ -53,10 +54,10 @@ class NspawnMachines:
         self._known = {machine.name: machine for machine in machines}
         return tuple(self._worker(machine) for machine in machines)
 
-    def see(self, worker: Worker, root: Path) -> Seen:
+    def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
         """See `ports.Machines.see`."""
         with _told():
-            seen = nspawn_view.look(self._machine(worker), root, root)
+            seen = nspawn_view.look(self._machine(worker), at or root, root)
         views = {"bind": View.BIND, "underlying": View.MIRROR, "absent": View.NONE}
         return Seen(view=views[seen.kind], read_only=seen.read_only, depth=seen.depth)
 
@@ -76,10 +77,10 @@ class NspawnMachines:
             except (FileNotFoundError, NotADirectoryError):
                 return None
 
-    def bind(self, worker: Worker, root: Path) -> None:
+    def bind(self, worker: Worker, root: Path, at: Path | None = None) -> None:
         """See `ports.Machines.bind`."""
         with _told():
-            self._machined.bind(worker.name, root, root)
+            self._machined.bind(worker.name, root, at or root)
 
     @contextmanager
     def mirror(self, rootfs: Path, directory: Path, *, create: bool) -> Iterator[Mirror]:
@@ -118,11 +119,25 @@ class NspawnMachines:
             return None
         return event.name if self._policy.is_worker(event.name) else None
 
-    def bind_at_boot(self, name: str, roots: tuple[Path, ...]) -> bool:
-        """Have the machine bind these directories at its next start; whether that was news."""
-        wanted = () if name in self._policy.mirror_only else roots
+    def bind_at_boot(
+        self, name: str, roots: tuple[Path, ...], credential: Path | None = None
+    ) -> bool:
+        """Have the machine bind these directories at its next start; whether the last will be.
+
+        The directory of credentials is bound only where the machine's settings say that its
+        root is the host's equal; elsewhere a bind waits until the running machine was seen.
+        """
+        if name in self._policy.mirror_only:
+            roots, credential = (), None
         with _told():
-            return nspawn_settings.apply(name, OWNER, wanted)
+            if credential is not None and not nspawn_settings.says_no_user_namespace(name):
+                credential = None
+            inside = (
+                nspawn_settings.Bind(source=credential, destination=CREDENTIAL_INSIDE)
+                for credential in filter(None, (credential,))
+            )
+            nspawn_settings.apply(name, OWNER, (*roots, *inside))
+        return credential is not None and credential.exists()
 
     def _machine(self, worker: Worker) -> Machine:
         if worker.name not in self._known:
@@ -132,7 +147,7 @@ class NspawnMachines:
     def _worker(self, machine: Machine) -> Worker:
         why_not = ""
         if machine.user_namespace:
-            why_not = "it has a user namespace of its own: the mirror serves"
+            why_not = "it has a user namespace of its own"
         elif machine.name in self._policy.mirror_only:
             why_not = "the configuration says mirror only"
         return Worker(name=machine.name, rootfs=machine.root, bindable=not why_not, why_not=why_not)
@@ -152,9 +167,9 @@ class _Directory:
         with _told():
             self.inner.put_tree(name, source)
 
-    def put_file(self, name: str, data: bytes, mode: int) -> None:
+    def put_file(self, name: str, data: bytes, mode: int, *, as_root_inside: bool = False) -> None:
         with _told():
-            self.inner.put_file(name, data, mode)
+            self.inner.put_file(name, data, mode, as_root_inside=as_root_inside)
 
     def put_link(self, name: str, target: str, *, replace_file: bool = False) -> None:
         with _told():

@@ -199,7 +199,7 @@ class Worker:
 
 
 class View(StrEnum):
-    """The way a machine sees the slot root."""
+    """The way a machine sees a directory of the host: itself, what lies beneath, nothing."""
 
     BIND = "bind"
     MIRROR = "mirror"
@@ -208,7 +208,7 @@ class View(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """How a machine sees the slot root, looked at from inside.
+    """How a machine sees a directory of the host, looked at from inside.
 
     `depth` counts the mounts stacked at that point; more than one is a fault.
     """
@@ -230,8 +230,8 @@ class Mirror(Protocol):
     def put_tree(self, name: str, source: Path) -> None:
         """Copy a file or a tree of files and directories; refuses an existing `name`."""
 
-    def put_file(self, name: str, data: bytes, mode: int) -> None:
-        """Write a file, replacing a file."""
+    def put_file(self, name: str, data: bytes, mode: int, *, as_root_inside: bool = False) -> None:
+        """Write a file, replacing a file; it is ours, or the machine's own root's."""
 
     def put_link(self, name: str, target: str, *, replace_file: bool = False) -> None:
         """Write a symbolic link, replacing a link, and a regular file only when told so."""
@@ -261,8 +261,11 @@ class Machines(Protocol):
     def running(self) -> tuple[Worker, ...]:
         """The running workers, by name."""
 
-    def see(self, worker: Worker, root: Path) -> Seen:
-        """How the machine sees the slot root, by identity and by its own mount table."""
+    def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
+        """How the machine sees a directory of the host, by identity and by its mount table.
+
+        It is looked for at the same path, or `at` another one.
+        """
 
     def read_link(self, worker: Worker, path: Path) -> str | None:
         """The target of a link as the machine sees it; None when absent or not a link."""
@@ -270,8 +273,8 @@ class Machines(Protocol):
     def read_file(self, worker: Worker, path: Path, limit: int) -> bytes | None:
         """Content of a regular file as the machine sees it; None when absent."""
 
-    def bind(self, worker: Worker, root: Path) -> None:
-        """Bind the slot root read-only into the running machine, at the same path."""
+    def bind(self, worker: Worker, root: Path, at: Path | None = None) -> None:
+        """Bind a directory read-only into the running machine, at the same path or `at`."""
 
     def mirror(
         self, rootfs: Path, directory: Path, *, create: bool

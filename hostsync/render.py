@@ -75,6 +75,7 @@ def status_text(status: AgentStatus) -> str:
         lines.append("  ".join(filter(None, (f"  {slot.name:<6} {release}", ", ".join(marks)))))
     for machine in status.machines:
         step = "in step" if machine.in_step else "NOT in step"
+        step += f", credential {machine.credential}" if machine.credential else ""
         seen = f"sees {machine.release or 'no release'} by {machine.view}"
         lines.append(
             "  ".join(filter(None, (f"  {machine.name:<6} {seen}, {step}", _line(machine.note))))

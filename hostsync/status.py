@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import msgspec
 
-from hostsync import links, slots, sync
+from hostsync import credential, links, sharing, slots, sync
 from hostsync.activation.host import Host
 from hostsync.errors import ExitCode, HostsyncError
 from hostsync.model import SlotName
+from hostsync.ports import Worker
 from hostsync.record import Record
 from hostsync.state import HistoryLine
 
@@ -28,7 +29,10 @@ class SlotStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One running machine: the way it sees the slot root and the release it finds there."""
+    """One running machine: the way it sees the slot root and the release it finds there.
+
+    `credential` says how it has the credential that the host shares; empty when none is.
+    """
 
     name: str
     view: str
@@ -37,6 +41,7 @@ class MachineStatus(msgspec.Struct, frozen=True, kw_only=True):
     in_step: bool
     problem: str = ""
     note: str = ""
+    credential: str = ""
 
 
 class AgentStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +83,8 @@ def gather(host: Host) -> AgentStatus:
     if current is not None and active != "active":
         problems.append(f"{host.agent.unit} is {active}")
     machines = _machines(host, problems) if current is not None else []
+    if current is not None and host.agent.owns_assets:
+        _check_source(host, problems)
     return AgentStatus(
         agent=host.agent.name,
         slot_root=str(layout.root),
@@ -119,6 +126,7 @@ def _machines(host: Host, problems: list[str]) -> list[MachineStatus]:
     workers = _tried(host.machines.running, problems) or ()
     reports = [sync.inspect(host.machines, host.agent, worker) for worker in workers]
     problems += [report.problem for report in reports if report.problem]
+    shared = [_shared(host, worker, problems) for worker in workers]
     return [
         MachineStatus(
             name=report.name,
@@ -128,6 +136,29 @@ def _machines(host: Host, problems: list[str]) -> list[MachineStatus]:
             in_step=report.in_step,
             problem=report.problem,
             note=report.note,
+            credential=words,
         )
-        for report in reports
+        for report, words in zip(reports, shared, strict=True)
     ]
+
+
+def _shared(host: Host, worker: Worker, problems: list[str]) -> str:
+    """How a machine has the credential; the plugin that reads it comes with hostsync's agent."""
+    if not host.agent.owns_assets:
+        return ""
+    found = sharing.look(host.machines, sharing.Share.of(host.config), worker)
+    problems += [found.problem] if found.problem else []
+    return found.words
+
+
+def _check_source(host: Host, problems: list[str]) -> None:
+    """Whether what machines are given is what the operator's file says."""
+    config = host.config
+    wanted = _tried(lambda: credential.read(config.credential_file), problems)
+    there = _tried(lambda: credential.published(config.credential_root), problems)
+    if wanted is None:
+        problems[-1] += "; machines keep the last version that could be used"
+    elif wanted != (there or {}):
+        problems.append(
+            f"machines do not have what {config.credential_file} says yet; `hostsync sync` does it"
+        )

@@ -110,16 +110,21 @@ class Directory:
                 syncfs(self._fd)
                 self._moved(temporary, name)
 
-    def put_file(self, name: str, data: bytes, mode: int) -> None:
+    def put_file(self, name: str, data: bytes, mode: int, *, as_root_inside: bool = False) -> None:
         """Make `name` a regular file with this content and permission bits, atomically.
 
-        A file, link or device of that name is replaced; raises UnsafePath for a directory.
+        It belongs to the caller, or to whom the rootfs belongs: the root of a machine whose
+        users are shifted. A file, link or device of that name is replaced; raises UnsafePath
+        for a directory.
         """
         with self._acting(name), self._temporary() as temporary:
             fd = _copying.new_file(self._fd, temporary)
             try:
                 _copying.write_all(fd, data)
                 _copying.own(fd, mode)
+                if as_root_inside:
+                    top = self._rootfs.stat()
+                    os.fchown(fd, top.st_uid, top.st_gid)
                 os.fsync(fd)
             finally:
                 os.close(fd)

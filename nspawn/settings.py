@@ -33,6 +33,9 @@ ROOTS: Final = (
 
 _OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ESCAPED = re.compile(r"[\\:]")
+_JOINED = re.compile(r"\\\r?\n")
+_FALSE = frozenset({"no", "n", "false", "f", "off", "0"})
+"""How systemd spells it, in any case."""
 _BLANK = r"[ \t\r]*"
 _BODY = rf"(?:^{_BLANK}\n)?^\[Files\]{_BLANK}(?:\n|\Z)(?:^BindReadOnly=[^\n]*(?:\n|\Z))*"
 """The inside of a block as `with_binds` writes it."""
@@ -46,8 +49,16 @@ class SettingsFile:
     trusted: bool
 
 
-def with_binds(text: str, owner: str, binds: Sequence[Path]) -> str:
-    """`text` with one block of `owner`, at its end, that binds each path at the same path.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bind:
+    """A directory of the host and where the machine has it; a lone path stands for both."""
+
+    source: Path
+    destination: Path
+
+
+def with_binds(text: str, owner: str, binds: Sequence[Path | Bind]) -> str:
+    """`text` with one block of `owner`, at its end, that binds each directory read-only.
 
     Everything else stays byte for byte; without binds it is `without_binds`. Idempotent.
     Raises BadBind for a path that the format cannot express.
@@ -102,10 +113,31 @@ def locate(name: str, roots: Sequence[Path] = ROOTS) -> SettingsFile:
     return SettingsFile(path=roots[0] / file_name, trusted=True)
 
 
-def apply(name: str, owner: str, binds: Sequence[Path], roots: Sequence[Path] = ROOTS) -> bool:
-    """Make the machine's settings bind exactly these paths for `owner` at its next start.
+def says_no_user_namespace(name: str, roots: Sequence[Path] = ROOTS) -> bool:
+    """Whether the machine's trusted settings say `PrivateUsers=no`: its root is the host's.
 
-    A path that does not exist is left out, for it would keep the machine from booting. The
+    Anything else is no: by default systemd-nspawn@.service gives a machine users of its own.
+    Raises SettingsUntrusted, NoSuchMachine, UnsafePath, RootfsError.
+    """
+    path = Path(os.path.realpath(locate(name, roots).path))
+    with told(path.parent, Path(path.name)):
+        text = _content(path) or ""
+    section, said = "", ""
+    for line in _JOINED.sub(" ", text).split("\n"):
+        key, equals, value = line.partition("=")
+        if not equals and key.strip().startswith("["):
+            section = key.strip()
+        elif section == "[Exec]" and key.strip() == "PrivateUsers":
+            said = value.strip().lower()
+    return said in _FALSE
+
+
+def apply(
+    name: str, owner: str, binds: Sequence[Path | Bind], roots: Sequence[Path] = ROOTS
+) -> bool:
+    """Make the machine's settings bind exactly these directories for `owner` at its next start.
+
+    One that does not exist is left out, for it would keep the machine from booting. The
     file is written atomically and durably, mode 0644, only when it changes, and removed when
     nothing but our block was in it. Returns whether it changed. Raises SettingsUntrusted,
     BadBind, UnsafePath when the file is no regular one, RootfsError when it cannot be written.
@@ -115,7 +147,7 @@ def apply(name: str, owner: str, binds: Sequence[Path], roots: Sequence[Path] = 
     path = Path(os.path.realpath(settings.path))
     with told(path.parent, Path(path.name)):
         before = _content(path)
-        after = with_binds(before or "", owner, [bind for bind in binds if bind.exists()])
+        after = with_binds(before or "", owner, [bind for bind in binds if _source(bind).exists()])
         if after == (before or ""):
             return False
         if after:
@@ -144,14 +176,23 @@ def _blocks(owner: str) -> re.Pattern[str]:
     return re.compile(rf"{whole}|{begin}(?:{_BODY})?|(?:{_BODY})?{end}", re.MULTILINE)
 
 
-def _bind_line(path: Path) -> str:
+def _source(bind: Path | Bind) -> Path:
+    return bind.source if isinstance(bind, Bind) else bind
+
+
+def _bind_line(bind: Path | Bind) -> str:
+    # A lone path is source and destination both; a colon separates the two.
+    paths = (bind.source, bind.destination) if isinstance(bind, Bind) else (bind,)
+    return "BindReadOnly=" + ":".join(map(_escaped, paths))
+
+
+def _escaped(path: Path) -> str:
     text = str(path)
     if not path.is_absolute() or not text.isprintable() or text != text.rstrip():
         raise BadBind(
             f"settings cannot bind {text!r}", remedy="use an absolute path of printable characters"
         )
-    # A lone path is source and destination both; a colon would separate the two.
-    return "BindReadOnly=" + _ESCAPED.sub(r"\\\g<0>", text)
+    return _ESCAPED.sub(r"\\\g<0>", text)
 
 
 def _content(path: Path) -> str | None:

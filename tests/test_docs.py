@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from credential_shim import arguments, configuration, layers, principal
-from hostsync import config, trust
+from hostsync import config, trust, workers
 from hostsync.cli.main import cli
 from hostsync.errors import ExitCode, Reason
 from hostsync.record import Phase
@@ -32,7 +32,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _TABLES: dict[str, type[msgspec.Struct]] = {
     "top level": config._File,
     "agents": config._AgentTable,
-    "machines": config._MachinesTable,
+    "machines": workers.MachinesTable,
     "download": trust.DownloadTable,
     "release": trust.ReleaseTable,
 }

@@ -1,4 +1,4 @@
-"""Azure as the host sees it: IMDS on its link-local address, Entra over TLS."""
+"""Azure as the host sees it: IMDS on its link-local address, Entra and a depot over TLS."""
 
 import ssl
 import threading
@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 from e2e.world.conduct import Instructions
+from e2e.world.depot import ADDRESS as DEPOT_ADDRESS
+from e2e.world.depot import Depot
 from e2e.world.entra import Entra
 from e2e.world.identity import Issuance
 from e2e.world.imds import Imds
@@ -30,16 +32,18 @@ def registered() -> bytes:
 
 
 def main() -> None:
-    """Serve both until killed."""
+    """Serve all until killed."""
     signer = Signer(load_signing_key(STATE / "signing.pem"))
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(STATE / "server.pem")
-    orders = {name: Instructions(STATE / f"{name}.json") for name in ("imds", "entra")}
+    orders = {name: Instructions(STATE / f"{name}.json") for name in ("imds", "entra", "depot")}
     imds = Imds(signer=signer, issuance=issuance_of(orders["imds"]))
     entra = Entra(signer=signer, issuance=issuance_of(orders["entra"]), registered=registered)
+    depot = Depot(STATE / "depot")
     sites = (
         Website(IMDS_ADDRESS, imds, RequestLog(STATE / "imds.jsonl"), orders["imds"]),
         Website(ENTRA_ADDRESS, entra, RequestLog(STATE / "entra.jsonl"), orders["entra"], tls),
+        Website(DEPOT_ADDRESS, depot, RequestLog(STATE / "depot.jsonl"), orders["depot"], tls),
     )
     threads = [threading.Thread(target=site.serve_forever) for site in sites]
     for thread in threads:

@@ -10,18 +10,22 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from e2e.world.api import KubeApi
+from e2e.world.authentication import by_certificate, by_token, first_of
 from e2e.world.azure import STATE
 from e2e.world.conduct import Instructions
 from e2e.world.documents import Document, decode
 from e2e.world.entra import KEYS_PATH
 from e2e.world.identity import AKS_SERVER, AUTHORITY_HOST, ISSUER
-from e2e.world.resources import NAMESPACES, NODES
-from e2e.world.store import Key, Store
+from e2e.world.persistence import OBJECTS, Journal
+from e2e.world.registry import Registry
+from e2e.world.resources import NAMESPACES, NODES, Key
+from e2e.world.store import Store
 from e2e.world.tokens import Expectation, TokenRefusedError, key_id_of, read_key_set, verify
 from e2e.world.web import RequestLog, Website
 
 ADDRESS = ("127.0.0.1", 6443)
 NODE = "kube1"
+NAMESPACE_NAMES = ("default", "kube-node-lease", "kube-system")
 FETCH_PAUSE = 1.0
 
 Keys = Mapping[str, rsa.RSAPublicKey]
@@ -65,23 +69,36 @@ def fetch_keys(authority: Path) -> Document:
         line.close()
 
 
-def furnished_store() -> Store:
-    """Return a store with the node and the namespaces that a cluster has from the start."""
-    store = Store()
-    for namespace in ("default", "kube-node-lease", "kube-system"):
-        store.create(Key(resource=NAMESPACES, name=namespace), {})
+def furnish(registry: Registry) -> Registry:
+    """Add the node and the namespaces that a cluster has from the start, where they are missing."""
     labels: Document = {"kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux"}
-    store.create(Key(resource=NODES, name=NODE), {"metadata": {"labels": labels}, "spec": {}})
-    return store
+    node: Document = {"metadata": {"labels": labels}, "spec": {}}
+    wanted = {Key(resource=NAMESPACES, name=name): Document() for name in NAMESPACE_NAMES}
+    for key, document in (wanted | {Key(resource=NODES, name=NODE): node}).items():
+        if registry.store.find(key) is None:
+            registry.create(key, document)
+    return registry
+
+
+def server_tls(certificate: Path, authority: Path) -> ssl.SSLContext:
+    """Return the server's side of TLS, which asks for a client certificate but needs none.
+
+    One that `authority` did not sign ends the handshake, where a real server would answer 401.
+    """
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    tls.load_verify_locations(authority)
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    return tls
 
 
 def main() -> None:
-    """Serve until killed."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(STATE / "server.pem")
+    """Serve until killed; a server started again has the objects of the one before."""
     issuer = Issuer(lambda: fetch_keys(STATE / "ca.pem"), time.time)
-    api = KubeApi(furnished_store(), issuer.authenticate)
+    registry = furnish(Registry(Store(journal=Journal(STATE / OBJECTS))))
+    api = KubeApi(registry, first_of(by_token(issuer.authenticate), by_certificate))
     log, orders = RequestLog(STATE / "kube.jsonl"), Instructions(STATE / "kube.json")
+    tls = server_tls(STATE / "server.pem", STATE / "ca.pem")
     Website(ADDRESS, api, log, orders, tls).serve_forever()
 
 

@@ -16,7 +16,7 @@ LIFETIME = dt.timedelta(days=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authority:
-    """A certificate authority that signs server certificates."""
+    """A certificate authority that signs the certificates of servers and of clients."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -28,15 +28,30 @@ class Authority:
 
     def issue(self, names: Sequence[str], addresses: Sequence[str]) -> bytes:
         """Return a new key and its certificate for a server with these names, as one PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
         alternatives = [x509.DNSName(name) for name in names] + [
             x509.IPAddress(ipaddress.ip_address(address)) for address in addresses
         ]
+        key = ec.generate_private_key(ec.SECP256R1())
+        draft = _draft(names[0], self.certificate.subject, key.public_key()).add_extension(
+            x509.SubjectAlternativeName(alternatives), critical=False
+        )
+        return self._sign(draft, key, ExtendedKeyUsageOID.SERVER_AUTH)
+
+    def issue_client(self, user: str) -> bytes:
+        """Return a new key and its certificate for a user of the API, as one PEM."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        draft = _draft(user, self.certificate.subject, key.public_key())
+        return self._sign(draft, key, ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def _sign(
+        self,
+        draft: x509.CertificateBuilder,
+        key: ec.EllipticCurvePrivateKey,
+        usage: x509.ObjectIdentifier,
+    ) -> bytes:
         certificate = (
-            _draft(names[0], self.certificate.subject, key.public_key())
-            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            draft.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
             .add_extension(
                 x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()),
                 critical=False,

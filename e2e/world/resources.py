@@ -1,33 +1,91 @@
 """Which kinds an API server knows, and the discovery documents that follow from them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from e2e.world.documents import Document, Json, section, text
+from e2e.world.documents import Document, Json
+from e2e.world.refusals import About
+
+NAME_ONLY = ("metadata.name",)
+NAME_AND_NAMESPACE = ("metadata.name", "metadata.namespace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One kind in one version of one API group; the core group's name is empty."""
+    """One kind in one version of one API group; the core group's name is empty.
+
+    Two are equal if they are the same kind, whatever a definition says of its present shape.
+    `schema` is {} for kinds whose shape is not checked, `selectable` what field selectors may name.
+    """
 
     group: str
     version: str
     plural: str
     kind: str
-    namespaced: bool = False
-    has_status: bool = False
-    # Real servers accept a PUT without resourceVersion for most kinds, not for Leases.
-    unconditional_update: bool = True
+    namespaced: bool = field(default=False, compare=False)
+    has_status: bool = field(default=False, compare=False)
+    is_custom: bool = field(default=False, compare=False)
+    # Real servers accept a PUT without resourceVersion for most kinds, not for Leases or customs.
+    unconditional_update: bool = field(default=True, compare=False)
+    selectable: tuple[str, ...] = field(default=NAME_ONLY, compare=False)
+    schema: Document = field(default_factory=dict, compare=False, repr=False)
+    singular: str = field(default="", compare=False)
+    short_names: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def api_version(self) -> str:
         """What objects of this kind carry as apiVersion."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def full_name(self) -> str:
+        """The plural with its group, as in `leases.coordination.k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
 
-NODES = Resource(group="", version="v1", plural="nodes", kind="Node", has_status=True)
+    @property
+    def full_kind(self) -> str:
+        """The kind with its group, as in `Lease.coordination.k8s.io`."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """Where an object lives; without a name, a whole collection."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """The object as API servers call it in errors."""
+        return f'{self.resource.full_name} "{self.name}"'
+
+    @property
+    def about(self) -> About:
+        """The object as the details of most refusals name it."""
+        return About(name=self.name, group=self.resource.group, kind=self.resource.plural)
+
+    def holds(self, other: "Key") -> bool:
+        """Whether `other` is in this collection."""
+        return self.resource == other.resource and self.namespace in ("", other.namespace)
+
+
+NODES = Resource(
+    group="",
+    version="v1",
+    plural="nodes",
+    kind="Node",
+    has_status=True,
+    selectable=(*NAME_ONLY, "spec.unschedulable"),
+)
 NAMESPACES = Resource(
-    group="", version="v1", plural="namespaces", kind="Namespace", has_status=True
+    group="",
+    version="v1",
+    plural="namespaces",
+    kind="Namespace",
+    has_status=True,
+    selectable=(*NAME_ONLY, "status.phase"),
 )
 LEASES = Resource(
     group="coordination.k8s.io",
@@ -36,34 +94,18 @@ LEASES = Resource(
     kind="Lease",
     namespaced=True,
     unconditional_update=False,
+    selectable=NAME_AND_NAMESPACE,
 )
 DEFINITIONS = Resource(
     group="apiextensions.k8s.io",
     version="v1",
     plural="customresourcedefinitions",
     kind="CustomResourceDefinition",
+    has_status=True,
+    unconditional_update=False,
+    short_names=("crd", "crds"),
 )
 BUILT_IN = (NODES, NAMESPACES, LEASES, DEFINITIONS)
-
-
-def defined_by(definition: Document) -> tuple[Resource, ...]:
-    """Return the kinds that a CustomResourceDefinition adds, one for each served version."""
-    spec = section(definition, "spec")
-    names = section(spec, "names")
-    versions = spec.get("versions")
-    return tuple(
-        Resource(
-            group=text(spec, "group"),
-            version=text(version, "name"),
-            plural=text(names, "plural"),
-            kind=text(names, "kind"),
-            namespaced=text(spec, "scope") == "Namespaced",
-            has_status="status" in section(version, "subresources"),
-            unconditional_update=False,
-        )
-        for version in (versions if isinstance(versions, list) else [])
-        if isinstance(version, dict) and version.get("served") is True
-    )
 
 
 def discover(path: str, known: Iterable[Resource]) -> Document | None:
@@ -112,14 +154,18 @@ def _listing(group_version: str, kinds: Iterable[Resource]) -> Document:
     }
 
 
-_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 def _entry(kind: Resource, name: str, verbs: tuple[str, ...]) -> Document:
-    return {
+    is_part = "/" in name
+    entry: Document = {
         "name": name,
-        "singularName": kind.kind.lower(),
+        "singularName": "" if is_part else kind.singular or kind.kind.lower(),
         "namespaced": kind.namespaced,
         "kind": kind.kind,
         "verbs": list(verbs),
     }
+    if kind.short_names and not is_part:
+        entry["shortNames"] = list(kind.short_names)
+    return entry

@@ -1,199 +1,176 @@
-"""A small etcd: objects of any kind, growing resourceVersions, conflicts and watches."""
+"""A small etcd: objects of any kind under growing versions, snapshots of the past, watches.
+
+It knows no rule of the Kubernetes API; those are in `registry`.
+"""
 
 import threading
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
-from uuid import uuid4
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeAlias
 
-from e2e.world.documents import Document, section, text
-from e2e.world.resources import BUILT_IN, DEFINITIONS, Resource, defined_by
+from e2e.world.documents import Document, section
+from e2e.world.events import Event, Exchange, Subscription
+from e2e.world.persistence import Journal
+from e2e.world.refusals import RefusalError, expired
+from e2e.world.resources import Key, Resource
+from e2e.world.selectors import Selection
 
 HISTORY = 4096
+FIRST_VERSION = 100
 
-
-class RefusalError(Exception):
-    """A request the API server answers with a Status object."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
-    """Where an object lives."""
-
-    resource: Resource
-    namespace: str = ""
-    name: str = ""
-
-    @property
-    def label(self) -> str:
-        """The object as API servers call it in errors."""
-        group = f".{self.resource.group}" if self.resource.group else ""
-        return f'{self.resource.plural}{group} "{self.name}"'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One change, as a watch reports it."""
-
-    version: int
-    kind: str
-    key: Key
-    object: Document
+Decide: TypeAlias = Callable[[Document | None], Document | None]
 
 
 class Store:
-    """Keeps objects, and the last `history` changes for those who watch.
+    """Keeps objects, and the last `history` changes for those who watch or read page by page.
 
-    Every method may be called from any thread; documents are never shared.
+    Every method may be called from any thread. Documents that it hands out are the stored ones:
+    they must not be changed. With a `journal` it begins with the objects found there.
     """
 
-    def __init__(self, history: int = HISTORY) -> None:
-        self._changed = threading.Condition()
-        self._objects: dict[Key, Document] = {}
-        self._events: deque[Event] = deque(maxlen=history)
-        self._version = 100
+    def __init__(self, history: int = HISTORY, journal: Journal | None = None) -> None:
+        self._lock = threading.RLock()
+        self._history = history
+        self._journal = journal
+        self._events: deque[Event] = deque()
+        self._exchange = Exchange()
+        self._objects, version = journal.load() if journal else ({}, 0)
+        self._version = version or FIRST_VERSION
+        self._oldest = self._version
 
-    def kinds(self) -> tuple[Resource, ...]:
-        """Return the built-in kinds and those that stored definitions add."""
-        definitions, _ = self.select(Key(resource=DEFINITIONS))
-        return BUILT_IN + tuple(kind for each in definitions for kind in defined_by(each))
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Keep other threads from reading and writing meanwhile."""
+        with self._lock:
+            yield
 
-    def get(self, key: Key) -> Document:
-        """Return the object at `key`; raises RefusalError (404)."""
-        with self._changed:
-            return dict(self._find(key))
+    @property
+    def version(self) -> int:
+        """The version of the last change."""
+        with self._lock:
+            return self._version
 
-    def select(self, scope: Key) -> tuple[list[Document], int]:
-        """Return the objects of a kind (in one namespace, if named) and the store's version."""
-        with self._changed:
-            found = [
-                dict(obj)
-                for key, obj in sorted(self._objects.items(), key=_order)
-                if _within(key, scope)
-            ]
-            return found, self._version
+    def find(self, key: Key) -> Document | None:
+        """Return the object at `key`, or None."""
+        with self._lock:
+            return self._objects.get(key)
 
-    def create(self, key: Key, wanted: Document) -> Document:
-        """Store a new object; raises RefusalError (409) where the name is taken."""
-        with self._changed:
-            if key in self._objects:
-                raise RefusalError(409, "AlreadyExists", f"{key.label} already exists")
-            metadata = section(wanted, "metadata") | {
-                "name": key.name,
-                "uid": str(uuid4()),
-                "creationTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-                "generation": 1,
-            }
-            if key.resource.namespaced:
-                metadata["namespace"] = key.namespace
-            body = dict(wanted)
-            if key.resource.has_status:
-                body.pop("status", None)
-            return self._keep("ADDED", key, body, metadata)
+    def read(self, scope: Key, at: int | None = None) -> tuple[list[tuple[Key, Document]], int]:
+        """Return the objects of a collection, ordered by name, and the version they are of.
 
-    def replace(self, key: Key, wanted: Document, *, status_only: bool = False) -> Document:
-        """Replace an object, or its status alone; raises RefusalError (404, 409, 422).
-
-        A resourceVersion in `wanted` must be the present one. What the other endpoint owns stays.
+        `at` asks for a version of the past; raises RefusalError (410) where it is forgotten.
         """
-        with self._changed:
-            present = self._find(key)
-            _check_version(key, present, wanted)
-            body = _body(key, present, wanted, status_only=status_only)
-            metadata = _metadata(present, present if status_only else wanted)
-            generation = metadata.get("generation")
-            if body.get("spec") != present.get("spec") and isinstance(generation, int):
-                metadata["generation"] = generation + 1
-            return self._keep("MODIFIED", key, body, metadata)
+        with self._lock:
+            objects = self._objects if at is None else self._as_of(at)
+            found = [(key, each) for key, each in objects.items() if scope.holds(key)]
+            found.sort(key=lambda item: (item[0].namespace, item[0].name))
+            return found, self._version if at is None else at
 
-    def delete(self, key: Key) -> Document:
-        """Remove an object and return its last state; raises RefusalError (404)."""
-        with self._changed:
-            present = self._find(key)
-            gone = self._keep("DELETED", key, present, section(present, "metadata"))
-            del self._objects[key]
-            return gone
+    def check_reached(self, version: int) -> None:
+        """Raise RefusalError (504) for a version that is yet to come."""
+        with self._lock:
+            if version > self._version:
+                raise _too_new(version, self._version)
 
-    def watch(self, scope: Key, since: int, patience: float) -> Iterator[Event]:
-        """Yield changes after version `since`, in order, until none came for `patience` seconds.
+    def write(self, key: Key, decide: Decide) -> Document:
+        """Store what `decide` makes of the present object, and return it; None deletes it.
 
-        Raises RefusalError (410) where changes since then are no longer known.
+        The object that `decide` was given, itself, means no change. What it raises is passed on,
+        and nothing is stored. Of a deleted object the last state is returned.
         """
-        while True:
-            with self._changed:
-                if self._events.maxlen == len(self._events) and self._events[0].version > since + 1:
-                    raise RefusalError(410, "Expired", f"too old resource version: {since}")
-                if not self._changed.wait_for(partial(self._is_past, since), patience):
-                    return
-                fresh = [event for event in self._events if event.version > since]
-                since = self._version
-            yield from (event for event in fresh if _within(event.key, scope))
+        with self._lock:
+            before = self._objects.get(key)
+            after = decide(before)
+            if after is before:
+                return before or {}
+            self._version += 1
+            if after is None:
+                del self._objects[key]
+            else:
+                metadata = section(after, "metadata") | {"resourceVersion": str(self._version)}
+                after = after | {"metadata": metadata}
+                self._objects[key] = after
+            self._record(Event(self._version, key, before, after))
+            return after or before or {}
 
-    def _is_past(self, version: int) -> bool:
-        return self._version > version
+    def subscribe(self, scope: Key, selection: Selection, since: int | None) -> Subscription:
+        """Return a subscription to the changes after version `since`.
 
-    def _find(self, key: Key) -> Document:
-        if key not in self._objects:
-            raise RefusalError(404, "NotFound", f"{key.label} not found")
-        return self._objects[key]
+        None: first every object there is, as if it were just made. Raises RefusalError (410) where
+        changes after `since` are forgotten. End it with `unsubscribe`.
+        """
+        subscription = Subscription(scope, selection)
+        with self._lock:
+            for event in self._backlog(scope, since):
+                subscription.offer(event)
+            self._exchange.join(subscription)
+        return subscription
 
-    def _keep(self, kind: str, key: Key, body: Document, metadata: Document) -> Document:
-        self._version += 1
-        kept = body | {
-            "kind": key.resource.kind,
-            "apiVersion": key.resource.api_version,
-            "metadata": metadata | {"resourceVersion": str(self._version)},
-        }
-        self._objects[key] = kept
-        self._events.append(Event(version=self._version, kind=kind, key=key, object=kept))
-        self._changed.notify_all()
-        return dict(kept)
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Stop offering changes to a subscription."""
+        with self._lock:
+            self._exchange.leave(subscription)
+
+    def progress(self, subscription: Subscription) -> int:
+        """Return the version up to which a watcher has seen everything, 0 where changes wait."""
+        with self._lock:
+            return self._version if subscription.is_idle else 0
+
+    def watchers(self) -> int:
+        """Return how many subscriptions there are."""
+        with self._lock:
+            return len(self._exchange.all())
+
+    def end_watches(self, resource: Resource | None = None) -> None:
+        """End every watch, or those of one kind, as when the server stops serving it."""
+        with self._lock:
+            self._exchange.end(resource)
+
+    def forget(self) -> None:
+        """Drop the history, as compaction does: older versions are expired from now on."""
+        with self._lock:
+            self._events.clear()
+            self._oldest = self._version
+
+    def close(self) -> None:
+        """End every watch and the journal."""
+        self.end_watches()
+        if self._journal:
+            self._journal.close()
+
+    def _record(self, event: Event) -> None:
+        if self._journal:
+            self._journal.note(event.version, event.key, event.after)
+        self._events.append(event)
+        if len(self._events) > self._history:
+            self._oldest = self._events.popleft().version
+        self._exchange.publish(event)
+
+    def _backlog(self, scope: Key, since: int | None) -> list[Event]:
+        if since is None:
+            return [Event(self._version, key, None, each) for key, each in self.read(scope)[0]]
+        if since < self._oldest:
+            raise expired(f"too old resource version: {since} ({self._oldest})")
+        return [event for event in self._events if event.version > since]
+
+    def _as_of(self, version: int) -> dict[Key, Document]:
+        if version < self._oldest:
+            raise expired(f"The resourceVersion for the provided list is too old: {version}")
+        self.check_reached(version)
+        objects = dict(self._objects)
+        for event in reversed(self._events):
+            if event.version <= version:
+                break
+            if event.before is None:
+                objects.pop(event.key, None)
+            else:
+                objects[event.key] = event.before
+        return objects
 
 
-def _body(key: Key, present: Document, wanted: Document, *, status_only: bool) -> Document:
-    """Return what a PUT stores: each endpoint leaves the other's part as it is."""
-    if status_only:
-        return present | {"status": wanted.get("status")}
-    if not key.resource.has_status:
-        return dict(wanted)
-    kept = {"status": present["status"]} if "status" in present else {}
-    return {name: value for name, value in wanted.items() if name != "status"} | kept
-
-
-def _metadata(present: Document, wanted: Document) -> Document:
-    """Return the metadata a PUT stores: the server's own fields are not the client's to change."""
-    old = section(present, "metadata")
-    owned = ("name", "namespace", "uid", "creationTimestamp", "generation")
-    return section(wanted, "metadata") | {name: old[name] for name in owned if name in old}
-
-
-def _within(key: Key, scope: Key) -> bool:
-    return key.resource == scope.resource and scope.namespace in ("", key.namespace)
-
-
-def _order(item: tuple[Key, Document]) -> tuple[str, str]:
-    return item[0].namespace, item[0].name
-
-
-def _check_version(key: Key, present: Document, wanted: Document) -> None:
-    told = text(wanted, "metadata", "resourceVersion")
-    if not told and not key.resource.unconditional_update:
-        raise RefusalError(
-            422, "Invalid", f"{key.label} is invalid: metadata.resourceVersion: must be specified"
-        )
-    if told and told != text(present, "metadata", "resourceVersion"):
-        raise RefusalError(
-            409,
-            "Conflict",
-            f"Operation cannot be fulfilled on {key.label}: the object has been modified; "
-            "please apply your changes to the latest version and try again",
-        )
-    uid = text(wanted, "metadata", "uid")
-    if uid and uid != text(present, "metadata", "uid"):
-        raise RefusalError(409, "Conflict", f"{key.label}: the UID in the precondition differs")
+def _too_new(version: int, present: int) -> RefusalError:
+    message = f"Too large resource version: {version}, current: {present}"
+    refusal = RefusalError(504, "Timeout", message)
+    refusal.retry_after = 1
+    return refusal

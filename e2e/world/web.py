@@ -5,12 +5,14 @@ request log and the misconduct that tests ask for.
 """
 
 import json
+import socket
 import ssl
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,37 +20,49 @@ from socketserver import TCPServer
 from typing import TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
-from e2e.world.conduct import Conduct, Instructions
+from e2e.world.conduct import CUT, SILENT, Conduct, Instructions
+from e2e.world.departures import Departures
 from e2e.world.documents import Document, encode
 
 IDLE_SECONDS = 60.0
+HANG_UP_SECONDS = 5.0
 BODY_LIMIT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request; header names are in lower case, of a repeated query key the last counts."""
+    """One request; header names are in lower case, of a repeated query key the last counts.
+
+    `peer` is the common name of the client's certificate, if it showed one that TLS could verify.
+    """
 
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    peer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One answer; `facts` go into the request log, `stream` (if any) follows as chunks."""
+    """One answer; `facts` go into the request log, `stream` (if any) follows as chunks.
+
+    `leave` has a stream end soon; it may be called from any thread, and is once the client left.
+    """
 
     status: int = 200
     body: bytes = b""
     content_type: str = "application/json"
     headers: Mapping[str, str] = field(default_factory=dict)
-    stream: Iterator[bytes] | None = None
+    stream: Generator[bytes] | None = None
+    leave: Callable[[], None] = lambda: None
     facts: Document = field(default_factory=dict)
 
 
 Service: TypeAlias = Callable[[Request], Response]
+# What socketserver calls a request; for TCP it is always a socket.
+Accepted: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 
 
 def answer(status: int, document: Document, **facts: str | int) -> Response:
@@ -86,6 +100,9 @@ class Website(ThreadingHTTPServer):
         self.service = service
         self.log = log
         self.instructions = instructions
+        self._open: set[Accepted] = set()
+        self._open_changed = threading.Condition()
+        self.departures = Departures()
         super().__init__(address, _Exchange)
         if tls:
             # The handshake is left to the connection's own thread: a client that never speaks
@@ -98,6 +115,43 @@ class Website(ThreadingHTTPServer):
         """Bind without the look-up of the host's own name, which nothing here could answer."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = "localhost", self.server_address[1]
+
+    def process_request(self, request: Accepted, client_address: object) -> None:
+        """Hand a connection to a thread of its own."""
+        with self._open_changed:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Accepted) -> None:
+        """Close a connection; its thread is done with it."""
+        super().shutdown_request(request)
+        with self._open_changed:
+            self._open.discard(request)
+            self._open_changed.notify_all()
+
+    def server_close(self) -> None:
+        """Stop listening."""
+        super().server_close()
+        self.departures.close()
+
+    def hang_up(self, release: Callable[[], None] = lambda: None) -> None:
+        """Cut every connection, as a killed server does; return once their threads let go.
+
+        `release` wakes those that wait for something other than their connection.
+        """
+        with self._open_changed:
+            for connection in self._open:
+                if isinstance(connection, socket.socket):
+                    with suppress(OSError):
+                        # Not SSLSocket's own, which would let another thread go on without TLS.
+                        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+        release()
+        self.settle()
+
+    def settle(self) -> None:
+        """Return once no connection is open, or after HANG_UP_SECONDS."""
+        with self._open_changed:
+            self._open_changed.wait_for(lambda: not self._open, HANG_UP_SECONDS)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Clients that go away in the middle are ordinary here; everything else is logged."""
@@ -123,7 +177,7 @@ class _Exchange(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         arrived = time.time()
         request = self._read()
-        conduct = self.server.instructions.next_for(request.path)
+        conduct = self.server.instructions.next_for(request.path, request.method)
         if conduct.delay:
             time.sleep(conduct.delay)
         if conduct.drop:
@@ -133,7 +187,7 @@ class _Exchange(BaseHTTPRequestHandler):
         response = _as_told(conduct) if conduct.status else self.server.service(request)
         # The line is written first, so that whoever got the answer finds it in the log.
         self._note(arrived, request, response)
-        self._write(response)
+        self._write(request, response)
 
     do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815 - names the base class looks up
 
@@ -148,6 +202,7 @@ class _Exchange(BaseHTTPRequestHandler):
             query=dict(parse_qsl(url.query, keep_blank_values=True)),
             headers={name.lower(): value for name, value in self.headers.items()},
             body=self._body(),
+            peer=_common_name(self.request),
         )
 
     def _body(self) -> bytes:
@@ -167,7 +222,7 @@ class _Exchange(BaseHTTPRequestHandler):
         while self.rfile.readline(4096).strip():
             pass
 
-    def _write(self, response: Response) -> None:
+    def _write(self, request: Request, response: Response) -> None:
         self.send_response(response.status)
         self.send_header("Content-Type", response.content_type)
         for name, value in response.headers.items():
@@ -179,10 +234,35 @@ class _Exchange(BaseHTTPRequestHandler):
             return
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for chunk in response.stream:
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+        # Whoever waits for events wants to know at once that he is heard.
+        self.wfile.flush()
+        with closing(response.stream) as stream:
+            self._send_chunks(request.path, stream, response.leave)
+
+    def _send_chunks(self, path: str, stream: Iterator[bytes], leave: Callable[[], None]) -> None:
+        with self.server.departures.watched(self.connection, leave):
+            told = self._send_while_told(path, stream)
+        if told == SILENT:
+            self._await_farewell()
+        self.close_connection = bool(told)
+
+    def _send_while_told(self, path: str, stream: Iterator[bytes]) -> str:
+        """Send what the stream has, up to an order to the contrary, which is returned."""
+        for chunk in stream:
+            line = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+            told = self.server.instructions.for_stream(path)
+            if told:
+                self.wfile.write(line[: len(line) // 2] if told == CUT else b"")
+                return told
+            self.wfile.write(line)
             self.wfile.flush()
         self.wfile.write(b"0\r\n\r\n")
+        return ""
+
+    def _await_farewell(self) -> None:
+        self.connection.settimeout(None)
+        with suppress(OSError):
+            self.connection.recv(1)
 
     def _note(self, arrived: float, request: Request, response: Response) -> None:
         entry: Document = {
@@ -195,6 +275,14 @@ class _Exchange(BaseHTTPRequestHandler):
             "agent": request.headers.get("user-agent", ""),
         }
         self.server.log.add({**entry, **response.facts})
+
+
+def _common_name(connection: object) -> str:
+    shown = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    # The value is {} for a client without a certificate.
+    subject = shown.get("subject", ()) if shown else ()
+    named = dict(pair for part in subject for pair in part if isinstance(pair, tuple))
+    return str(named.get("commonName", ""))
 
 
 def _as_told(conduct: Conduct) -> Response:

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
-from hostsync.cli.session import Session, bind_at_boot, changing, echo, need_root, pass_session
+from hostsync.cli.session import (
+    Session,
+    bind_at_boot,
+    changing,
+    echo,
+    need_root,
+    pass_session,
+    share_credential,
+)
 from hostsync.errors import ConfigError, ExitCode, Refused
 
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ def install(session: Session, path: Path | None, *, no_start: bool) -> None:
         path = own_release()
     with changing(session, "install"):
         done = install_release(host, path, start=not no_start)
+        share_credential(session)
         bind_at_boot(session)
     for problem in done.problems:
         echo(f"hostsync: {problem}", err=True)

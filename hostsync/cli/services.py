@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import click
 
 from hostsync.cli.session import Session, bind_at_boot, changing, need_root, pass_session
-from hostsync.errors import ExitCode, HostsyncError, MachineError, Refused
+from hostsync.errors import ExitCode, HostsyncError, Refused
 
 
 @click.command()
@@ -21,22 +21,28 @@ def sync(session: Session, before_boot: str | None) -> None:
     if before_boot is not None:
         prepare(session, before_boot)
         return
+    from hostsync.sharing import Share, refresh, share
     from hostsync.sync import synchronise
 
     host = session.host
     problems = 0
-    failures: list[MachineError] = []
+    failures: list[HostsyncError] = []
     with changing(session, "sync"):
+        with _noting(failures):
+            refresh(host.fs, host.config)
         bind_at_boot(session)
         for worker in host.machines.running():
-            try:
+            with _noting(failures):
                 report = synchronise(host.machines, host.agent, worker, deep=True)
-            except MachineError as error:
-                failures.append(error)
-                continue
-            problems += bool(report.problem)
-            said = report.problem or f"in step, sees {report.release} by {report.view}"
-            session.say(f"{worker.name}: {said}", machine=report)
+                problems += bool(report.problem)
+                said = report.problem or f"in step, sees {report.release} by {report.view}"
+                session.say(f"{worker.name}: {said}", machine=report)
+            with _noting(failures):
+                shared = share(host.machines, Share.of(host.config), worker)
+                problems += bool(shared.problem)
+                if shared.words:
+                    said = shared.problem or f"credential {shared.words}"
+                    session.say(f"{worker.name}: {said}", credential=shared)
     if failures:
         raise failures[0]
     if problems:
@@ -103,6 +109,7 @@ def prepare(session: Session, name: str) -> None:
     Each step is taken whether or not another failed; the first failure is raised at the end.
     """
     from hostsync import lock
+    from hostsync.sharing import Share, prepare_rootfs, refresh
     from hostsync.sync import converge_rootfs, current_seal, link_commands
 
     wired = session.wired
@@ -112,8 +119,12 @@ def prepare(session: Session, name: str) -> None:
     roots = tuple(host.agent.layout.root for host in installed)
     rootfs = wired.config.machines.root / name
     failures: list[HostsyncError] = []
+    share, bound = Share.of(wired.config), False
+    if installed:
+        with _noting(failures):
+            refresh(installed[0].fs, wired.config)
     with _noting(failures):
-        wired.machines.bind_at_boot(name, roots)
+        bound = wired.machines.bind_at_boot(name, roots, share.source if installed else None)
     for host in installed:
         with _noting(failures):
             link_commands(host.machines, host.agent, rootfs)
@@ -124,6 +135,9 @@ def prepare(session: Session, name: str) -> None:
         for host in installed:
             with _noting(failures):
                 converge_rootfs(host.machines, host.agent, rootfs, deep=True)
+        if installed:
+            with _noting(failures):
+                prepare_rootfs(wired.machines, share, rootfs, bound=bound)
     if failures:
         raise failures[0]
 

@@ -84,13 +84,29 @@ def changing(session: Session, purpose: str) -> Iterator[None]:
         yield
 
 
+def share_credential(session: Session) -> None:
+    """Have running machines see the host's credential, if there is one; trouble is told."""
+    from hostsync.sharing import Share, refresh, share
+
+    host = session.host
+    try:
+        refresh(host.fs, host.config)
+        for worker in host.machines.running():
+            problem = share(host.machines, Share.of(host.config), worker).problem
+            if problem:
+                echo(f"hostsync: {problem}", err=True)
+    except HostsyncError as error:
+        echo(f"hostsync: {error}", err=True)
+
+
 def bind_at_boot(session: Session) -> None:
-    """Have running machines bind the slot roots at their next start too; trouble is told."""
+    """Have running machines bind at their next start what they have now; trouble is told."""
     wired = session.wired
     roots = tuple(h.agent.layout.root for h in wired.hosts if h.agent.layout.root.is_dir())
     for worker in wired.hosts[0].machines.running():
         try:
-            wired.machines.bind_at_boot(worker.name, roots)
+            shared = wired.config.credential_root if worker.bindable else None
+            wired.machines.bind_at_boot(worker.name, roots, shared)
         except HostsyncError as error:
             echo(f"hostsync: {error}", err=True)
 

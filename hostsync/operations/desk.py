@@ -165,6 +165,8 @@ class Desk:
                 case Tell():
                     self._tell(step)
                 case Begin():
+                    named = f"operation {step.operation.name}"
+                    self._office.hosts[0].event("order", "started", named, step.operation.kind)
                     self._office.carrier.begin(step.operation, step.demand)
                     self._office.board.nudge()
                 case Delete():

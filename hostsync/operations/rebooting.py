@@ -20,7 +20,7 @@ from hostsync.operations.operation import Operation
 from hostsync.operations.reboots import Restart, Restarts
 from hostsync.ports import UnitVerb, Worker
 from hostsync.redaction import plain
-from hostsync.sync import synchronise
+from hostsync.sync import converge_rootfs, synchronise
 
 STOP_SECONDS = 120.0
 FORGET_SECONDS = 60.0
@@ -111,6 +111,7 @@ def _restart(hosts: Sequence[Host], begun: Restart, say: Say) -> None:
     if host.units.state(unit).active != "active":
         _await(host, FORGET_SECONDS, lambda: _find(host, begun.machine) is None,
                f"machined still lists {begun.machine} after it stopped")  # fmt: skip
+        _prepare(hosts, begun.machine)
         say(f"starting machine {begun.machine}")
         host.units.reset_failed(unit)
         _job(host, UnitVerb.START, unit, START_SECONDS)
@@ -125,6 +126,16 @@ def _restart(hosts: Sequence[Host], begun: Restart, say: Say) -> None:
         report = synchronise(each.machines, each.agent, worker, deep=True)
         if report.problem:
             raise MachineError(report.problem, remedy="run `hostsync sync`")
+
+
+def _prepare(hosts: Sequence[Host], machine: str) -> None:
+    """What the unit's own preparation leaves out while somebody holds the lock, as we do."""
+    for host in hosts:
+        rootfs = host.config.machines.root / machine
+        try:
+            converge_rootfs(host.machines, host.agent, rootfs, deep=True)
+        except HostsyncError as error:
+            host.event("sync", "failed", f"machine {machine}", str(error))
 
 
 def _job(host: Host, verb: UnitVerb, unit: str, seconds: float) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from hostsync import lock
 from hostsync.activation import switch
-from hostsync.activation.host import Host
+from hostsync.activation.host import Event, Host
 from hostsync.activation.intake import Proof, obtain
 from hostsync.activation.orders import settle_all
 from hostsync.activation.plan import NothingToDo
@@ -47,8 +48,7 @@ def upgrade(
             lock.held(host.config.run_root, purpose),
         ):
             settle_all(hosts)
-            say("staging and verifying the release")
-            done = switch.upgrade(host, given, options)
+            done = switch.upgrade(_telling(host, say), given, options)
             if isinstance(done, NothingToDo):
                 _end(host, source, demand, begun, Outcome.COMPLETE, done.why)
     except Busy:
@@ -56,6 +56,22 @@ def upgrade(
     except HostsyncError as error:
         if not any(line.source.uid == operation.uid for line in _later(host, begun)):
             _end(host, source, demand, begun, Outcome.FAILED, str(error))
+
+
+def _telling(host: Host, say: Say) -> Host:
+    """The same host, whose acts before the switch are said as well; later ones the record says."""
+
+    def tell(event: Event) -> None:
+        host.tell(event)
+        match event.act, event.stage:
+            case "stage", "started":
+                say("staging the release")
+            case "stage", "complete":
+                say("verifying the release on the host")
+            case "verify", "complete":
+                say(f"verifying the release, {event.object} done")
+
+    return replace(host, tell=tell)
 
 
 def _later(host: Host, begun: float) -> list[HistoryLine]:

@@ -128,3 +128,22 @@ def test_without_a_usable_cache_the_file_is_read_each_time(file: Path, tmp_path:
     loaded(file, absent).remember(str(absent))
     assert not loaded(file, absent).compiled
     assert not absent.exists()
+
+
+@pytest.mark.parametrize("key", configuration.FILES)
+def test_a_plain_name_is_a_file_beside_the_configuration(
+    file: Path, cache: Path, key: str, tmp_path: Path
+) -> None:
+    file.write_text(f'{key} = "a.name"\n')
+    first = loaded(file, cache)
+    assert first.values == {key: f"{tmp_path}/a.name"}
+    first.remember(str(cache))
+    assert loaded(file, cache).values == first.values
+    file.write_text(f'{key} = "/of/its/own"\n')
+    assert loaded(file, cache).values == {key: "/of/its/own"}
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", "./a", "..", "."])
+def test_a_name_that_leads_elsewhere_is_refused(file: Path, cache: Path, name: str) -> None:
+    file.write_text(f'client_secret_file = "{name}"\n')
+    assert "beside it" in refusal(file, cache)

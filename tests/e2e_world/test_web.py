@@ -17,7 +17,7 @@ from e2e.world.web import Request, RequestLog, Response, Website, answer
 
 def echo(request: Request) -> Response:
     if request.path == "/stream":
-        return Response(stream=iter([b"one\n", b"two\n"]))
+        return Response(stream=(line for line in (b"one\n", b"two\n")))
     return answer(200, {"method": request.method, "body": request.body.decode()}, seen=1)
 
 

@@ -376,7 +376,7 @@ def test_trash_that_cannot_be_deleted_does_not_keep_an_order_from_ending(bundle:
 class GoesAway(PlayedMachines):
     """The machine is powered off between being listed and being looked at."""
 
-    def see(self, worker: Worker, root: Path) -> Seen:
+    def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
         self.workers.pop(worker.name, None)
         raise MachineError(f"machine {worker.name!r} is not running; see `machinectl list`")
 
@@ -482,7 +482,7 @@ def test_words_that_are_no_text_do_not_keep_the_judge_from_going_back(bundle: Wo
     switch.upgrade(bundle.host(), bundle.candidate("1.1.0"), OPTIONS)
 
     class Unspeakable(PlayedMachines):
-        def see(self, worker: Worker, root: Path) -> Seen:
+        def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
             raise MachineError(f"refusing {root}/{os.fsdecode(b'.hostsync-' + bytes([255]))}")
 
     with_machines(bundle, Unspeakable)
@@ -553,7 +553,9 @@ class BootTime(PlayedMachines):
 
     settings_refused = ""
 
-    def bind_at_boot(self, name: str, roots: tuple[Path, ...]) -> bool:
+    def bind_at_boot(
+        self, name: str, roots: tuple[Path, ...], credential: Path | None = None
+    ) -> bool:
         if self.settings_refused:
             raise MachineError(self.settings_refused)
         return True
@@ -619,7 +621,7 @@ class Writable(PlayedMachines):
 
     depth = 1
 
-    def see(self, worker: Worker, root: Path) -> Seen:
+    def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
         return Seen(view=View.BIND, read_only=self.depth > 1, depth=self.depth)
 
 

@@ -28,6 +28,7 @@ from hostsync.ports import Completed, Mirror, Seen, Space, UnitState, UnitVerb, 
 from hostsync.probe import SystemProbe
 from hostsync.record import RecordFile
 from hostsync.state import State
+from hostsync.workers import Machines
 from nspawn.machined import Machined
 
 SHARE = Path(config.__file__).parent / "share"
@@ -256,9 +257,9 @@ class CountedMirror:
         self.count("mirror tree", Path(name))
         self.inner.put_tree(name, source)
 
-    def put_file(self, name: str, data: bytes, mode: int) -> None:
+    def put_file(self, name: str, data: bytes, mode: int, *, as_root_inside: bool = False) -> None:
         self.count("mirror file", Path(name))
-        self.inner.put_file(name, data, mode)
+        self.inner.put_file(name, data, mode, as_root_inside=as_root_inside)
 
     def put_link(self, name: str, target: str, *, replace_file: bool = False) -> None:
         self.count("mirror link", Path(name))
@@ -290,10 +291,12 @@ class PlayedMachines(NspawnMachines):
     """Machines whose rootfs is a real directory; binds are a set, commands run on this host."""
 
     def __init__(self, workers: Mapping[str, Worker], layout: Layout) -> None:
-        super().__init__(config.Machines(), Machined("unix:path=/nonexistent"))
+        super().__init__(Machines(), Machined("unix:path=/nonexistent"))
         self.workers = dict(workers)
         self.layout = layout
         self.bound: set[str] = set()
+        self.bound_at: dict[tuple[str, Path], list[Path]] = {}
+        """What is bound elsewhere than at its own path, by machine and place, oldest first."""
         self.bind_refused = ""
         self.mirror_fails = False
         self.environment: dict[str, str] = {}
@@ -311,7 +314,12 @@ class PlayedMachines(NspawnMachines):
     def space(self, rootfs: Path) -> Space:
         return self.space_now
 
-    def see(self, worker: Worker, root: Path) -> Seen:
+    def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
+        if at is not None:
+            stacked = self.bound_at.get((worker.name, at), [])
+            bound = bool(stacked) and stacked[-1] == root
+            view = View.BIND if bound else View.MIRROR
+            return Seen(view=view, read_only=bound, depth=len(stacked))
         if worker.name in self.bound:
             return Seen(view=View.BIND, read_only=True, depth=1)
         there = worker.rootfs is not None and _beneath(worker.rootfs, root).is_dir()
@@ -325,9 +333,12 @@ class PlayedMachines(NspawnMachines):
         there = _beneath(self._root(worker), path)
         return there.read_bytes()[:limit] if there.is_file() else None
 
-    def bind(self, worker: Worker, root: Path) -> None:
+    def bind(self, worker: Worker, root: Path, at: Path | None = None) -> None:
         if self.bind_refused:
             raise MachineError(self.bind_refused)
+        if at is not None:
+            self.bound_at.setdefault((worker.name, at), []).append(root)
+            return
         self.bound.add(worker.name)
 
     @contextmanager
@@ -357,6 +368,7 @@ class World:
     systemd: FakeSystemd
     machines: PlayedMachines
     events: list[Event] = field(default_factory=list)
+    policy: Machines = field(default_factory=Machines)
 
     @property
     def layout(self) -> Layout:
@@ -370,6 +382,8 @@ class World:
             state_root=self.top / "state",
             run_root=self.top / "run",
             unit_root=self.top / "units",
+            credential_file=self.top / "etc/credential.toml",
+            machines=self.policy,
             reserve_bytes=1 << 20,
         )
         return Host(
@@ -384,6 +398,7 @@ class World:
         self.time.boot += "+"
         self.time.now = 5.0
         self.machines.bound.clear()
+        self.machines.bound_at.clear()
         self.systemd.process = None
         self.systemd.active, self.systemd.sub = "inactive", "dead"
         self.systemd.invocation += 100

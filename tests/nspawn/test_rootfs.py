@@ -241,3 +241,16 @@ def test_free_space_is_that_of_the_filesystem(directory: Directory, place: Path)
     room = os.statvfs(place)
     assert abs(directory.free_bytes() - room.f_bavail * room.f_frsize) < 1 << 30
     assert directory.read_only is False
+
+
+@pytest.mark.root
+def test_a_file_can_belong_to_the_root_of_a_machine_whose_users_are_shifted(
+    directory: Directory, rootfs: Path, place: Path
+) -> None:
+    os.chown(rootfs, 65536, 65537)
+    directory.put_file("ours", b"", 0o600)
+    directory.put_file("theirs", b"", 0o600, as_root_inside=True)
+    ours, theirs = (place / "ours").stat(), (place / "theirs").stat()
+    assert (ours.st_uid, ours.st_gid) == (os.geteuid(), os.getegid())
+    assert (theirs.st_uid, theirs.st_gid) == (65536, 65537)
+    assert stat.S_IMODE(theirs.st_mode) == 0o600

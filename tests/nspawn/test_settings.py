@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nspawn.errors import BadBind, NoSuchMachine, RootfsError, SettingsUntrusted, UnsafePath
-from nspawn.settings import apply, locate, with_binds, without_binds
+from nspawn.settings import (
+    Bind,
+    apply,
+    locate,
+    says_no_user_namespace,
+    with_binds,
+    without_binds,
+)
 
 OWNER = "agent"
 BIND = Path("/usr/local/lib/agent")
@@ -34,8 +41,9 @@ MARKS = st.sampled_from(
 )
 TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=12).map("".join)
 MARKED_TEXTS = st.lists(PIECES | MARKS | st.text(max_size=8), max_size=12).map("".join)
+ELSEWHERE = Bind(source=Path("/var/lib/a:b"), destination=Path("/var/lib/c"))
 BINDS = st.lists(
-    st.sampled_from([BIND, Path("/a b"), Path("/with:colon"), Path("/back\\slash")]),
+    st.sampled_from([BIND, Path("/a b"), Path("/with:colon"), Path("/back\\slash"), ELSEWHERE]),
     min_size=1,
     max_size=3,
 )
@@ -43,13 +51,15 @@ BINDS = st.lists(
 
 @pytest.mark.slow
 @given(text=TEXTS, binds=BINDS)
-def test_taking_the_block_out_restores_every_byte(text: str, binds: Sequence[Path]) -> None:
+def test_taking_the_block_out_restores_every_byte(text: str, binds: Sequence[Path | Bind]) -> None:
     assert without_binds(with_binds(text, OWNER, binds), OWNER) == text
 
 
 @pytest.mark.slow
 @given(text=MARKED_TEXTS, binds=BINDS)
-def test_putting_the_block_in_twice_is_putting_it_in_once(text: str, binds: Sequence[Path]) -> None:
+def test_putting_the_block_in_twice_is_putting_it_in_once(
+    text: str, binds: Sequence[Path | Bind]
+) -> None:
     once = with_binds(text, OWNER, binds)
     assert with_binds(once, OWNER, binds) == once
     marks = [line.strip(" \t\r") for line in once.split("\n")]
@@ -232,3 +242,54 @@ def test_what_cannot_be_written_is_named_and_leaves_no_temporary(
     roots[0].write_text("a file where the directory should be")
     with pytest.raises((RootfsError, UnsafePath), match=r"kube1\.nspawn"):
         apply("kube1", OWNER, [source], roots)
+
+
+def test_a_bind_to_another_place_names_both_and_a_colon_in_a_name_separates_nothing() -> None:
+    lines = with_binds("", OWNER, [BIND, ELSEWHERE]).splitlines()
+    assert lines[3:5] == [
+        "BindReadOnly=/usr/local/lib/agent",
+        "BindReadOnly=/var/lib/a\\:b:/var/lib/c",
+    ]
+
+
+def test_a_bind_to_another_place_is_left_out_without_its_source(tmp_path: Path) -> None:
+    roots = (tmp_path / "etc", tmp_path / "run", tmp_path / "machines")
+    source = tmp_path / "source"
+    bind = Bind(source=source, destination=Path("/there"))
+    assert apply("kube1", OWNER, [bind], roots) is False
+    source.mkdir()
+    assert apply("kube1", OWNER, [bind], roots) is True
+    assert f"BindReadOnly={source}:/there\n" in (roots[0] / "kube1.nspawn").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_said"),
+    [
+        ("[Exec]\nPrivateUsers=no\n", True),
+        ("[Exec]\n PrivateUsers = FALSE \n", True),
+        ("[Exec]\r\nPrivateUsers=0\r\n", True),
+        ("[Exec]\nPrivateUsers=yes\n[Files]\n[Exec]\nPrivateUsers=off\n", True),
+        ("[Exec]\nPrivateUsers=no\nPrivateUsers=pick\n", False),
+        ("[Exec]\nPrivateUsers=no\nPrivateUsers=\n", False),
+        ("[Exec]\nPrivateUsers=identity\n", False),
+        ("[Exec]\n#PrivateUsers=no\n", False),
+        ("[Exec]\nX=1\\\nPrivateUsers=no\n", False),
+        ("[Files]\nPrivateUsers=no\n", False),
+        ("PrivateUsers=no\n", False),
+        ("", False),
+    ],
+)
+def test_only_an_explicit_no_says_that_a_machine_has_the_hosts_users(
+    tmp_path: Path, text: str, is_said: bool
+) -> None:
+    (tmp_path / "kube1.nspawn").write_bytes(text.encode())
+    roots = (tmp_path, tmp_path / "run", tmp_path / "machines")
+    assert says_no_user_namespace("kube1", roots) is is_said
+
+
+def test_what_stands_beside_the_image_does_not_say_it(tmp_path: Path) -> None:
+    roots = (tmp_path / "etc", tmp_path / "run", tmp_path)
+    (tmp_path / "kube1.nspawn").write_text("[Exec]\nPrivateUsers=no\n")
+    with pytest.raises(SettingsUntrusted):
+        says_no_user_namespace("kube1", roots)
+    assert says_no_user_namespace("kube2", roots) is False
