@@ -33,7 +33,7 @@ def upgrade(
 
     However it ends before that, the end is in the history with the operation's uid. Raises Busy
     when the host has another order in hand; then nothing was begun. Raises DiskError when not
-    even the end could be written down.
+    even the end could be written down. One that could not even be undone stays on record.
     """
     source = Source(kind=SourceKind.OPERATION, name=operation.name, uid=operation.uid)
     options = Options(allow_known_bad=demand.allow_known_bad, source=source)
@@ -54,7 +54,7 @@ def upgrade(
     except Busy:
         raise
     except HostsyncError as error:
-        if not any(line.source.uid == operation.uid for line in _later(host, begun)):
+        if not _has_an_end(host, operation, begun):
             _end(host, source, demand, begun, Outcome.FAILED, str(error))
 
 
@@ -74,8 +74,13 @@ def _telling(host: Host, say: Say) -> Host:
     return replace(host, tell=tell)
 
 
-def _later(host: Host, begun: float) -> list[HistoryLine]:
-    return [line for line in host.state.history() if line.started_at >= begun]
+def _has_an_end(host: Host, operation: Operation, begun: float) -> bool:
+    """Whether the history tells how it ended, or will: a record is finished by daemon or judge."""
+    record = host.record.load()
+    if record is not None and record.source.uid == operation.uid:
+        return True
+    later = [line for line in host.state.history() if line.started_at >= begun]
+    return any(line.source.uid == operation.uid for line in later)
 
 
 def _end(
