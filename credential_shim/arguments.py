@@ -46,6 +46,7 @@ _VALUE_FLAGS = {
     "--on-skew": "on_skew",
     "--identity-endpoint": "identity_endpoint",
     "--cache-dir": "cache_dir",
+    "--log": "log",
     "--config": "config",
 }
 # Found in existing kubelogin stanzas; no token depends on them.
@@ -61,6 +62,9 @@ _SWITCHES = {
 _SECRET_FLAGS = ("--client-secret", "--client-certificate-password", "--password")
 
 _LOGIN_VARIABLE = "AAD_LOGIN_METHOD"
+LOG_VARIABLE = "HOSTSYNC_CREDENTIAL_LOG"
+NO_LOG = "none"
+_LOGS = (NO_LOG, "syslog", "journal")
 
 _SELECTORS = {
     "client_id": "client_id",
@@ -84,7 +88,10 @@ if TYPE_CHECKING:
 class Request:
     """One request for a credential, fully validated."""
 
-    __slots__ = ("ca_file", "cache_dir", "gated", "identity", "layers", "notes", "serve_on_skew")
+    __slots__ = (
+        "ca_file", "cache_dir", "facts", "gated", "identity", "layers", "log", "notes",
+        "serve_on_skew",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -93,6 +100,7 @@ class Request:
         *,
         ca_file: str | None = None,
         cache_dir: str = DEFAULT_CACHE_DIR,
+        log: str = NO_LOG,
         serve_on_skew: bool = False,
     ) -> None:
         self.identity: Final = identity
@@ -100,6 +108,10 @@ class Request:
         self.ca_file: Final = ca_file
         """Certificates to trust for Entra instead of the system's; None: those."""
         self.cache_dir: Final = cache_dir
+        self.log: Final = log
+        """Where one line about this run goes: nowhere, "syslog" or "journal"."""
+        self.facts: Final[dict[str, str]] = {}
+        """What a run finds out on its way, for that line."""
         self.serve_on_skew: Final = serve_on_skew
         self.gated: Final = "no_gate" not in layers.flags
         self.notes: Final = tuple(layers.notes)
@@ -146,6 +158,7 @@ def parse(command: str, words: "Sequence[str]", environ: "Mapping[str, str]") ->
         layers,
         ca_file=layers.take("ca_file"),
         cache_dir=cache_dir,
+        log=_log(layers.take("log", LOG_VARIABLE)),
         serve_on_skew=serves_on_skew(layers.take("on_skew")),
     )
 
@@ -252,6 +265,12 @@ def serves_on_skew(policy: str | None) -> bool:
     if policy not in (None, "refuse", "serve"):
         raise UsageError("--on-skew must be 'refuse' or 'serve'")
     return policy == "serve"
+
+
+def _log(named: str | None) -> str:
+    if named is not None and named not in _LOGS:
+        raise UsageError(f"--log must be one of {', '.join(_LOGS)}")
+    return named or NO_LOG
 
 
 def _login(layers: Layers) -> str:

@@ -5,11 +5,8 @@ cost a request to the endpoint, never a token. Only a directory that others coul
 refused, and said so. Formats and reading are in ``entries``.
 """
 
-import contextlib
 import fcntl
 import os
-from collections.abc import Callable
-from enum import Enum
 
 from credential_shim import entries
 from credential_shim.entries import LONGEST_HOLD, Entry
@@ -18,14 +15,17 @@ from credential_shim.errors import RememberedError, ShimError
 HOLD_SECONDS = 1.5
 """How long a failure without a wish of the endpoint's is repeated without asking again."""
 LOCK_POLL_SECONDS = 0.02
+LONGEST_POLL_SECONDS = 0.2
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from credential_shim.ports import Clock
 
 
-class Lock(Enum):
+class Lock:
     """How an attempt to take the identity's lock ended."""
 
     HELD = "held"
@@ -33,12 +33,11 @@ class Lock(Enum):
     UNAVAILABLE = "unavailable"
 
 
-def open_store(path: str, key: str, say: Callable[[str], None]) -> "Store":
+def open_store(path: str, key: str, say: "Callable[[str], None]") -> "Store":
     """Return the store for ``key`` in the directory ``path``, made (0700) if need be."""
     directory = entries.open_directory(path)
     if directory is None:
-        with contextlib.suppress(OSError):
-            _make(path)
+        _make(path)
         directory = entries.open_directory(path)
     if directory is None and os.path.lexists(path):
         say(
@@ -50,9 +49,12 @@ def open_store(path: str, key: str, say: Callable[[str], None]) -> "Store":
 
 def _make(path: str) -> None:
     parent = path.rstrip("/").rpartition("/")[0]
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(parent or "/", 0o755)  # noqa: PTH102 - pathlib stays out of the shim
-    os.mkdir(path, 0o700)  # noqa: PTH102 - pathlib stays out of the shim
+    for directory, mode in ((parent or "/", 0o755), (path, 0o700)):
+        try:
+            os.mkdir(directory, mode)  # noqa: PTH102 - pathlib stays out of the shim
+        except OSError:
+            # It is there already, or cannot be made: whoever opens it finds out.
+            continue
 
 
 class Store:
@@ -99,10 +101,13 @@ class Store:
         line = f"{until:.3f} {now:.3f} {error.exit_code}\n{self._key}\n{error.message}"
         self._write(".fail", line.encode())
 
-    def lock(self, clock: "Clock", seconds: float) -> Lock:
-        """Take the identity's lock, trying for ``seconds``.
+    def lock(
+        self, clock: "Clock", seconds: float, is_over: "Callable[[], bool]" = lambda: False
+    ) -> str:
+        """Take the identity's lock, trying for ``seconds`` or until there is no need any more.
 
-        The kernel drops the lock of a process that died.
+        The kernel drops the lock of a process that died. The longer it takes the less often it
+        is tried, so that hundreds that wait do not keep the one that fetches from doing so.
         """
         if self._directory is None:
             return Lock.UNAVAILABLE
@@ -111,12 +116,14 @@ class Store:
             self._lock = os.open(f"{self._name}.lock", flags, 0o600, dir_fd=self._directory)
         except OSError:
             return Lock.UNAVAILABLE
-        end = clock.monotonic() + seconds
+        end, pause = clock.monotonic() + seconds, LOCK_POLL_SECONDS
         while not _try_lock(self._lock):
-            if clock.monotonic() >= end:
+            remaining = end - clock.monotonic()
+            if remaining <= 0 or is_over():
                 self.unlock()
                 return Lock.BUSY
-            clock.sleep(LOCK_POLL_SECONDS)
+            clock.sleep(min(pause, remaining))
+            pause = min(pause * 1.5, LONGEST_POLL_SECONDS)
         return Lock.HELD
 
     def unlock(self) -> None:
@@ -129,24 +136,23 @@ class Store:
         if self._directory is None or self._lock is None:
             return
         # Only the lock's holder writes, so a fixed name is enough, and a crash leaves one file.
-        temporary = f"{self._name}.new"
-        with contextlib.suppress(OSError):
-            self._remove(".new")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(temporary, flags, 0o600, dir_fd=self._directory)
-            with open(descriptor, "wb") as file:
+        temporary, place = f"{self._name}.new", self._directory
+        self._remove(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with open(os.open(temporary, flags, 0o600, dir_fd=place), "wb") as file:
                 file.write(data)
-            os.rename(
-                temporary,
-                f"{self._name}{suffix}",
-                src_dir_fd=self._directory,
-                dst_dir_fd=self._directory,
-            )
+            os.rename(temporary, f"{self._name}{suffix}", src_dir_fd=place, dst_dir_fd=place)
+        except OSError:
+            return
 
     def _remove(self, suffix: str) -> None:
-        if self._directory is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(f"{self._name}{suffix}", dir_fd=self._directory)
+        if self._directory is None:
+            return
+        try:
+            os.unlink(f"{self._name}{suffix}", dir_fd=self._directory)
+        except OSError:
+            return
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -61,6 +61,24 @@ def _dispatch(
 
         return execute(words, environ, started)
     request = arguments.parse(command, words, environ)
+
+    def serve() -> int:
+        return _serve(command, request, environ, (release, started))
+
+    if request.log == arguments.NO_LOG or command == arguments.EXPLAIN:
+        return serve()
+    from credential_shim.report import reported
+
+    return reported(request, command, started, serve)
+
+
+def _serve(
+    command: str,
+    request: arguments.Request,
+    environ: "Mapping[str, str]",
+    run: tuple[fastpath.Release, float],
+) -> int:
+    release, started = run
     exec_info = environ.get(EXEC_INFO_VARIABLE, "")
     if command == arguments.GET_TOKEN and fastpath.serve_cached(request, exec_info, release):
         return OK

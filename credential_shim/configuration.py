@@ -18,7 +18,7 @@ KEYS = (
     "login", "server_id", "client_id", "object_id", "msi_resource_id", "tenant_id", "cloud",
     "authority_host", "client_secret", "client_secret_file", "client_certificate",
     "client_certificate_password", "client_certificate_password_file", "send_certificate_chain",
-    "federated_token_file", "ca_file", "on_skew", "identity_endpoint",
+    "federated_token_file", "ca_file", "on_skew", "identity_endpoint", "log",
 )  # fmt: skip
 FILES = (
     "client_secret_file", "client_certificate", "client_certificate_password_file",

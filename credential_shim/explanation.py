@@ -32,6 +32,7 @@ def explain(
         yield f"proof: {_proof(identity.tenant)}"
     yield f"configuration: {_configuration(request)}"
     yield f"cache: {_cache(request, api_version, now)}"
+    yield f"log: {request.log}{_origin(request, 'log')}"
     for note in request.notes:
         yield f"warning: {note}"
 
@@ -39,7 +40,7 @@ def explain(
 def _gate(request: Request, release: Release, now: float) -> str:
     view = gate.observe(release, now)
     act, reason = gate.decide(view, serve_on_skew=request.serve_on_skew, may_reexec=True)
-    return f"{act.value}: {reason}" if reason else f"{act.value}: seals agree"
+    return f"{act}: {reason}" if reason else f"{act}: seals agree"
 
 
 def _origin(request: Request, name: str) -> str:

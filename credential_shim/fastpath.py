@@ -79,6 +79,7 @@ def serve_cached(request: Request, exec_info: str, release: Release) -> bool:
     if entries.is_rejected(directory, key, entry, now):
         return False
     stdio.write_out(entry.body)
+    request.facts["cache"] = "hit"
     return True
 
 

@@ -8,8 +8,6 @@ a defect is damage, and refused at once under its own cause, whatever the policy
 """
 
 import os
-from collections.abc import Callable
-from enum import Enum
 
 from credential_shim.clock import Deadline
 from credential_shim.errors import SkewError
@@ -24,13 +22,14 @@ POLL_SECONDS = 0.05
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final
 
     from credential_shim.ports import Clock, Sealed
 
 
-class Act(Enum):
-    """What the gate decides."""
+class Act:
+    """What the gate decides, in words; no Enum, which takes long to load."""
 
     SERVE = "serve"
     SERVE_WITH_WARNING = "serve with a warning"
@@ -58,7 +57,7 @@ class View:
         self.age: Final = age
 
 
-def decide(view: View, *, serve_on_skew: bool, may_reexec: bool) -> tuple[Act, str]:
+def decide(view: View, *, serve_on_skew: bool, may_reexec: bool) -> tuple[str, str]:
     """Return what to do and, unless that is to serve, why. Pure.
 
     In this order: a defective seal refuses; equal seals serve; ``current``, where it is what the
@@ -137,7 +136,7 @@ class Gate:
         clock: "Clock",
         *,
         serve_on_skew: bool,
-        reexec: Callable[[], None] | None,
+        reexec: "Callable[[], None] | None",
     ) -> None:
         self._release = release
         self._clock = clock
@@ -158,13 +157,13 @@ class Gate:
                 return reason
             waited = self._clock.monotonic() - start
             out_of_time = waited >= WAIT_SECONDS or deadline.remaining() <= POLL_SECONDS
-            if act is Act.REFUSE or out_of_time:
+            if act == Act.REFUSE or out_of_time:
                 raise SkewError(f"refused: {self._failure}{reason}")
             self._clock.sleep(POLL_SECONDS)
 
-    def _decide(self) -> tuple[Act, str]:
+    def _decide(self) -> tuple[str, str]:
         act, reason = self._look()
-        if act is Act.REEXEC and self._reexec is not None:
+        if act == Act.REEXEC and self._reexec is not None:
             try:
                 self._reexec()
             except OSError as error:
@@ -174,7 +173,7 @@ class Gate:
                 act, reason = self._look()
         return act, reason
 
-    def _look(self) -> tuple[Act, str]:
+    def _look(self) -> tuple[str, str]:
         view = observe(self._release, self._clock.now())
         may_reexec = self._reexec is not None
         return decide(view, serve_on_skew=self._serve_on_skew, may_reexec=may_reexec)

@@ -1,8 +1,6 @@
 """Getting a credential: from the cache, from the one process that fetches, or as that process."""
 
-from collections.abc import Callable, Iterable
-
-from credential_shim import cache, credential
+from credential_shim import cache
 from credential_shim.cache import Lock, Store
 from credential_shim.clock import Deadline
 from credential_shim.entries import Entry
@@ -17,6 +15,8 @@ FETCH_RESERVE = 2.5
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from credential_shim.ports import Clock, Source
 
 
@@ -24,14 +24,14 @@ class Issuer:
     """Obtains credentials of one identity."""
 
     def __init__(
-        self, source: "Source", store: Store, clock: "Clock", say: Callable[[str], None]
+        self, source: "Source", store: Store, clock: "Clock", say: "Callable[[str], None]"
     ) -> None:
         self._source = source
         self._store = store
         self._clock = clock
         self._say = say
 
-    def obtain(self, api_version: str, deadline: Deadline, notes: Iterable[str] = ()) -> bytes:
+    def obtain(self, api_version: str, deadline: Deadline, notes: "Iterable[str]" = ()) -> bytes:
         """Return the bytes of an ExecCredential whose expiry is in the future.
 
         A fresh entry is served from the cache. A stale one whose token still works is renewed,
@@ -55,6 +55,8 @@ class Issuer:
         return entry.body
 
     def _spare(self, held: Entry | None, api_version: str, error: ShimError) -> bytes:
+        from credential_shim import credential
+
         body = held and credential.body_for_outage(held, api_version, self._clock.now())
         if not held or not body:
             raise error
@@ -65,11 +67,13 @@ class Issuer:
 
     def _fetch_once(self, fetch: "_Fetch") -> Entry:
         self._raise_remembered()
-        lock = self._store.lock(self._clock, fetch.lock_seconds())
+        lock = self._store.lock(
+            self._clock, fetch.lock_seconds(), lambda: self._news(fetch) is not None
+        )
         try:
             # Whoever held the lock before may have fetched, or failed, in the meantime.
-            newer = self._store.load()
-            if newer is not None and fetch.is_news(newer) and newer.is_fresh(self._clock.now()):
+            newer = self._news(fetch)
+            if newer is not None:
                 return newer
             self._raise_remembered()
             if fetch.held is not None and lock is Lock.BUSY:
@@ -78,12 +82,22 @@ class Issuer:
         finally:
             self._store.unlock()
 
+    def _news(self, fetch: "_Fetch") -> Entry | None:
+        """What another process fetched in the meantime."""
+        newer = self._store.load()
+        is_news = newer is not None and fetch.is_news(newer)
+        return (
+            newer if newer is not None and is_news and newer.is_fresh(self._clock.now()) else None
+        )
+
     def _raise_remembered(self) -> None:
         remembered = self._store.failure(self._clock.now())
         if remembered is not None:
             raise remembered
 
     def _fetch(self, fetch: "_Fetch") -> Entry:
+        from credential_shim import credential
+
         for note in fetch.notes:
             self._say(note)
         try:

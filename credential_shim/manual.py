@@ -55,6 +55,8 @@ release gate:
                            serve: serve with a warning each time
   --no-gate                check only: test a release that is not selected yet
 other:
+  --log none|syslog|journal   one line about each run there, without secrets (default none; also
+                           HOSTSYNC_CREDENTIAL_LOG)
   --cache-dir DIR          absolute; must be ours and 0700 (default /run/hostsync/credential)
   accepted from existing kubelogin stanzas and unused:
   --token-cache-dir, --timeout, --disable-instance-discovery

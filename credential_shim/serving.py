@@ -2,15 +2,13 @@
 
 import os
 import sys
-from collections.abc import Mapping
 
-from credential_shim import cache, credential, gate, guard, imds, stdio
+from credential_shim import cache, fastpath, gate, guard, stdio
 from credential_shim._version import PROTOCOL, VERSION
 from credential_shim.arguments import Request
 from credential_shim.clock import Deadline, SystemClock
 from credential_shim.entries import key_of
 from credential_shim.errors import OK
-from credential_shim.exchange import DirectTransport
 from credential_shim.fastpath import Release
 from credential_shim.issue import Issuer
 
@@ -28,14 +26,17 @@ nothing but a refusal.
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from credential_shim.ports import Source
+    from credential_shim.tokens import Token
 
 
 class Serving:
     """One run of get-token or check."""
 
     def __init__(
-        self, release: Release, request: Request, environ: Mapping[str, str], started: float
+        self, release: Release, request: Request, environ: "Mapping[str, str]", started: float
     ) -> None:
         self._clock = SystemClock()
         self._release = release
@@ -49,24 +50,27 @@ class Serving:
     def get_token(self, exec_info: str) -> int:
         """Write an ExecCredential to stdout and return 0; raises ShimError."""
         self._arm()
-        api_version = credential.requested_version(exec_info)
+        api_version = _requested_version(exec_info)
         self._pass_gate()
         identity = self._request.identity
         store = cache.open_store(self._request.cache_dir, key_of(identity, api_version), stdio.say)
         if self._request.layers.file is not None:
             self._request.layers.file.remember(self._request.cache_dir)
-        issuer = Issuer(self._source(), store, self._clock, stdio.say)
+        self._request.facts["cache"] = "shared"
+        issuer = Issuer(_LateSource(self._source), store, self._clock, stdio.say)
         stdio.write_out(issuer.obtain(api_version, self._deadline, self._request.notes))
         return OK
 
     def check(self, exec_info: str) -> int:
         """Fetch one token past every cache, say so without showing it, return the exit code."""
         self._arm()
-        api_version = credential.requested_version(exec_info)
+        api_version = _requested_version(exec_info)
         if self._request.gated:
             self._pass_gate()
         for note in self._request.notes:
             stdio.say(note)
+        from credential_shim import credential
+
         token = self._source().fetch(self._deadline.remaining())
         entry = credential.build_entry(token, api_version, self._clock.now(), forced=False)
         for warning in token.warnings:
@@ -85,7 +89,7 @@ class Serving:
         from credential_shim.explanation import explain
 
         self._arm()
-        api_version = credential.requested_version(exec_info)
+        api_version = _requested_version(exec_info)
         for line in explain(self._request, self._release, self._environ, api_version):
             stdio.write_out(f"{line}\n".encode("utf-8", "replace"))
         return OK
@@ -98,17 +102,22 @@ class Serving:
         # The one place where a login mode becomes a source. What only Entra needs is imported
         # for Entra only: TLS alone takes longer to load than the rest of the shim.
         identity, clock = self._request.identity, self._clock
+        self._request.facts["cache"] = "miss"
         if identity.tenant is not None:
             from credential_shim.entra import EntraSource
             from credential_shim.tls import TlsTransport
 
             poster = TlsTransport(clock, self._environ, self._request.ca_file)
             return EntraSource(identity, identity.tenant, clock, poster)
+        from credential_shim.exchange import DirectTransport
+
         if identity.login == "arc":
             from credential_shim.arc import ArcSource
 
             return ArcSource(identity, clock, DirectTransport(clock))
-        return imds.ImdsSource(identity, clock, DirectTransport(clock))
+        from credential_shim.imds import ImdsSource
+
+        return ImdsSource(identity, clock, DirectTransport(clock))
 
     def _pass_gate(self) -> None:
         passage = gate.Gate(
@@ -128,7 +137,28 @@ class Serving:
         os.execve(shim, [shim, *sys.argv[1:]], environ)  # noqa: S606 - no shell is wanted
 
 
-def _hard_stop(environ: Mapping[str, str], started: float) -> float:
+class _LateSource:
+    """A source made, with all it loads, only when it is asked: most that wait never ask."""
+
+    def __init__(self, make: "Callable[[], Source]") -> None:
+        self._make = make
+
+    def fetch(self, seconds: float) -> "Token":
+        """See ``ports.Source``."""
+        return self._make().fetch(seconds)
+
+
+def _requested_version(exec_info: str) -> str:
+    """As ``credential.requested_version``, which parses what cannot be told at once."""
+    version = fastpath.api_version_at_once(exec_info)
+    if version is not None:
+        return version
+    from credential_shim import credential
+
+    return credential.requested_version(exec_info)
+
+
+def _hard_stop(environ: "Mapping[str, str]", started: float) -> float:
     """Return the monotonic end of this run: the shim's that handed over, if it can be that."""
     text = environ.get(REEXEC_VARIABLE, "")
     whole, _, part = text.partition(".")

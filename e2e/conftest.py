@@ -18,8 +18,9 @@ FIRST = ("test_lab", "test_upgrade", "test_machines", "test_credentials")
 
 
 def pytest_configure() -> None:
-    """Have a polite kill unwind the fixtures, as an interrupt does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Have a polite kill unwind the fixtures, as an interrupt does, in the background as well."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

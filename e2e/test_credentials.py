@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from e2e.kubeconfig import SERVER
 from e2e.lab import MACHINE_ROOT, Lab
-from e2e.node import SLOT_ROOT, Node, longest_gap
+from e2e.node import LEASE_SECONDS, SLOT_ROOT, Node, longest_gap
 from e2e.records import Exchange
 from e2e.releases import CRASH, Releases
 from e2e.world.conduct import Conduct
@@ -25,8 +25,6 @@ from e2e.world.pki import make_signing_key, private_pem
 pytestmark = pytest.mark.lab
 
 LIFETIME = 20
-HEARTBEAT_SECONDS = 10.0
-"""What kubelet gives one renewal."""
 CLIENT = ("--login", "spn", "--client-id", SERVICE_PRINCIPAL.client_id, "--tenant-id", TENANT)
 SECRET_FILE = "/etc/hostsync/client-secret"
 CERTIFICATE_FILE = "/etc/hostsync/client-certificate"
@@ -65,7 +63,7 @@ def no_beat_fails(node: Node) -> Iterator[None]:
     yield
     beats = node.beats_since(begun)
     assert [beat for beat in beats if not beat.ok] == []
-    assert longest_gap(beats) < HEARTBEAT_SECONDS
+    assert longest_gap(beats) < LEASE_SECONDS
 
 
 def certificate_of(key: rsa.RSAPrivateKey) -> bytes:

@@ -135,19 +135,23 @@ def test_a_release_switched_while_the_machine_is_down_is_there_when_it_boots(nod
 
 @pytest.mark.disrupts
 def test_a_repaved_machine_gets_what_is_current_before_its_units_start(node: Node) -> None:
-    new = "/var/lib/machines/kube2"
+    new, draft = "/var/lib/machines/kube2", "/var/lib/machines/.kube2"
     node.lab.host_script(
-        f"cp -a {MACHINE_ROOT} {new}; rm -rf {new}{SLOT_ROOT} {new}/usr/local/bin/hostsync*;"
+        f"cp -a {MACHINE_ROOT} {draft}; cd {draft};"
+        f"rm -rf .{SLOT_ROOT} usr/local/bin/hostsync* etc/machine-id;"
+        "rm -f etc/systemd/system/*.wants/kubelet.service;"
         "cp /etc/systemd/nspawn/kube1.nspawn /etc/systemd/nspawn/kube2.nspawn;"
-        f"rm -f {new}/etc/systemd/system/*.wants/kubelet.service {new}/etc/machine-id;"
-        "systemctl start systemd-nspawn@kube2"
+        f"mv {draft} {new}; systemctl start systemd-nspawn@kube2"
     )
     await_in_step(node, "bind", "kube2")
     mirror = node.lab.read(f"{new}{SLOT_ROOT}/current/RELEASE")
     assert mirror == node.lab.read(f"{SLOT_ROOT}/current/RELEASE")
     link = node.lab.host("readlink", f"{new}/usr/local/bin/hostsync-credential").out
     assert link == "../lib/hostsync/current/bin/hostsync-credential\n"
-    node.lab.host_script(f"systemctl stop systemd-nspawn@kube2; rm -rf {new}")
+    node.lab.host_script(
+        f"systemctl stop systemd-nspawn@kube2; rm /etc/systemd/nspawn/kube2.nspawn;"
+        f"mv {new} {draft}; rm -rf {draft}"
+    )
 
 
 @pytest.mark.disrupts

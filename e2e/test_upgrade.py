@@ -156,12 +156,11 @@ def test_a_release_for_another_architecture_is_refused(node: Node) -> None:
 def test_a_directory_in_the_way_is_refused_and_named(node: Node) -> None:
     node.lab.host_script("cd /usr/local/bin && mv hostsync aside && mkdir hostsync")
     before = node.snapshot()
-    done = node.lab.host(
-        f"{SLOT_ROOT}/current/bin/hostsync", "upgrade", "--preflight",
-        node.give(node.releases.good("1.4.0")), check=False,
-    )  # fmt: skip
+    path = node.give(node.releases.good("1.4.0"))
+    program = f"{SLOT_ROOT}/current/bin/hostsync"
+    done = node.hostsync("upgrade", "--preflight", path, program=program)
     assert done.code == 3
-    assert "refusing to replace /usr/local/bin/hostsync" in done.err
+    assert "refusing to replace /usr/local/bin/hostsync" in done.last("error")["message"]
     assert node.snapshot() == before
     node.lab.host_script("cd /usr/local/bin && rmdir hostsync && mv aside hostsync")
 
@@ -189,8 +188,8 @@ def test_a_second_order_during_a_trial_is_busy_and_names_the_first(node: Node) -
     first, second = (node.give(node.releases.good(version)) for version in ("1.4.0", "1.5.0"))
     # The judge is held, so that the trial cannot end before the second order is made.
     ordered = node.lab.host_script(
-        f"hostsync --output json upgrade --no-wait {first};"
-        "systemctl kill --signal=STOP hostsync-judge"
+        f"until hostsync --output json upgrade --no-wait {first} >/root/said; do :; done;"
+        "systemctl kill --signal=STOP hostsync-judge; cat /root/said"
     )
     order = json.loads(ordered.out.splitlines()[-1])["order"]
     refused = node.hostsync("upgrade", second)
@@ -223,15 +222,24 @@ def test_a_rollback_by_hand_returns_to_the_last_good_release(node: Node) -> None
     assert node.lab.await_beat().release == "1.1.0"
 
 
+def staging(path: str) -> str:
+    """Shell text that orders a release and goes on, with `$pid` set, when it is being staged.
+
+    The order is repeated if the daemon was at work and it was refused as busy.
+    """
+    order = f"hostsync upgrade {path} & pid=$!;"
+    return f"""
+        {order}
+        until ls -d {SLOT_ROOT}/.hostsync-staging-* 2>/dev/null; do
+            kill -0 $pid 2>/dev/null || {{ {order} }}
+        done
+    """
+
+
 def test_an_interrupted_upgrade_takes_everything_back(node: Node) -> None:
     before = node.snapshot()
     path = node.give(node.releases.good("1.6.0"))
-    done = node.lab.host_script(
-        f"hostsync upgrade {path} & pid=$!;"
-        f"until ls -d {SLOT_ROOT}/.hostsync-staging-* 2>/dev/null; do :; done;"
-        "kill -TERM $pid; wait $pid",
-        check=False,
-    )
+    done = node.lab.host_script(f"{staging(path)} kill -TERM $pid; wait $pid", check=False)
     assert done.code == 130
     assert node.snapshot() == before
 
@@ -239,11 +247,7 @@ def test_an_interrupted_upgrade_takes_everything_back(node: Node) -> None:
 def test_a_host_killed_while_staging_is_tidied_by_the_next_command(node: Node) -> None:
     before = node.snapshot()
     path = node.give(node.releases.good("1.6.0"))
-    node.lab.host_script(
-        f"hostsync upgrade {path} & pid=$!;"
-        f"until ls -d {SLOT_ROOT}/.hostsync-staging-* 2>/dev/null; do :; done;"
-        "kill -KILL $pid; wait $pid || true"
-    )
+    node.lab.host_script(f"{staging(path)} kill -KILL $pid; wait $pid || true")
     assert node.hostsync("recover").code == 0
     assert node.hostsync("sync").code == 0
     assert node.snapshot() == before

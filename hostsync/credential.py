@@ -31,7 +31,7 @@ KEYS = frozenset(
     {
         "login", "server_id", "client_id", "object_id", "msi_resource_id", "tenant_id", "cloud",
         "authority_host", "client_secret", "client_certificate_password", "on_skew",
-        "identity_endpoint", *SWITCHES, *SECRET_FILES, *PUBLIC_FILES,
+        "identity_endpoint", "log", *SWITCHES, *SECRET_FILES, *PUBLIC_FILES,
     }
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hostsync import credential, lock
 from hostsync.activation.host import Host
-from hostsync.activation.orders import settle_all
+from hostsync.activation.orders import is_unsettled, settle_all
 from hostsync.errors import Busy, HostsyncError
 from hostsync.ports import View, Worker
 from hostsync.sharing import Share, look, refresh, share
@@ -102,9 +102,9 @@ class Daemon:
     def _look(self) -> float:
         """Bring what has drifted back in step and return when to look again.
 
-        A command that was killed in mid-order leaves a record: it is settled first.
+        What a command that was killed in mid-order left is settled first.
         """
-        if any(host.record.path.exists() for host in self._hosts):
+        if any(is_unsettled(host) for host in self._hosts):
             self._settle()
         self._looks += 1
         deep = self._looks % DEEP_EVERY == 0

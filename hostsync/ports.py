@@ -30,20 +30,33 @@ class Scratch(Protocol):
         """Forget all that was written; raises DiskError."""
 
 
+class Draft(Protocol):
+    """A file or a tree that takes shape at a path which nothing refers to yet.
+
+    Its parts are put straight in place and not flushed one by one, so a kill leaves a part of it,
+    to be removed as a whole. Paths are relative to the draft and plain; "" is the draft itself.
+    Nothing is replaced and no link is followed. Both verbs raise DiskError.
+    """
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory of mode 0755 in one that was made before."""
+
+    def write(self, path: str, content: Iterable[bytes], mode: int) -> None:
+        """Write a new file of exactly `mode`, in a directory that was made before."""
+
+
 class Fs(Protocol):
     """The only door through which the disk is changed. Every verb raises DiskError.
 
     A verb that returns has happened durably: it survives a power loss. A verb that is killed
     half-way leaves the old or the new state at its path, beside at most a temporary that
-    `sweep` removes. The one exception is `write(durable=False)`, made durable by `flush`.
+    `sweep` removes. The one exception is a `draft`, made durable by `flush`.
     """
 
     def make_directory(self, path: Path, mode: int = 0o755) -> None:
         """Create the directory (parents too) with exactly `mode`; nothing to do if it is there."""
 
-    def write(
-        self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
-    ) -> None:
+    def write(self, path: Path, data: bytes | Iterable[bytes], mode: int) -> None:
         """Put a regular file at `path`, atomically replacing a file or link; never a directory."""
 
     def link(self, path: Path, target: str) -> None:
@@ -56,10 +69,13 @@ class Fs(Protocol):
         """Remove a file, a link, or a tree (never through links); idempotent."""
 
     def flush(self, path: Path) -> None:
-        """Make everything beneath `path` durable that was written with `durable=False`."""
+        """Make the draft at `path` durable, all that is beneath it included."""
 
     def sweep(self, directory: Path, prefix: str) -> tuple[str, ...]:
         """Remove every entry of `directory` whose name starts with `prefix`; their names."""
+
+    def draft(self, path: Path) -> AbstractContextManager[Draft]:
+        """A new `Draft` at `path`, whose parent is there; after an error the caller removes it."""
 
     def scratch(self, directory: Path) -> AbstractContextManager[Scratch]:
         """A new empty `Scratch` on the filesystem of `directory`; closed, and gone, on leaving."""

@@ -14,7 +14,7 @@ from e2e.world.documents import Document
 from e2e.world.openapi import describe
 from e2e.world.refusals import RefusalError, no_such_path, status_object
 from e2e.world.registry import Registry
-from e2e.world.resources import Key, discover
+from e2e.world.resources import BUILT_IN, Key, discover
 from e2e.world.selectors import Selection, select
 from e2e.world.tokens import TokenRefusedError
 from e2e.world.watching import Periods
@@ -92,9 +92,12 @@ class KubeApi:
         return Target(key=key, subresource=part)
 
     def _unknown(self, group: str, version: str) -> RefusalError:
-        """Return the 404 of a kind that is not served: a Status only where its version is."""
-        served = any((k.group, k.version) == (group, version) for k in self._registry.kinds())
-        return _no_such_resource() if served else no_such_path()
+        """Return the 404 of a kind that is not served: a Status only in the server's own groups.
+
+        A path in a group that definitions make is nobody's until there is one for its kind.
+        """
+        own = any((k.group, k.version) == (group, version) for k in BUILT_IN)
+        return _no_such_resource() if own else no_such_path()
 
     def _object(self, request: Request, target: Target) -> Response:
         match request.method:

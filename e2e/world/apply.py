@@ -114,7 +114,7 @@ def _unclaimed(paths: Fields, wanted: Fields, holdings: Holdings, owner: Owner) 
 
 
 def _remove(value: Json, paths: Iterable[Path], schema: Document) -> Json:
-    """Return `value` without what `paths` lead to; a container that this empties stays."""
+    """Return `value` without what `paths` lead to; a container that this empties goes too."""
     below: dict[str, list[Path]] = {}
     for path in paths:
         below.setdefault(path[0], []).append(path[1:])
@@ -122,20 +122,28 @@ def _remove(value: Json, paths: Iterable[Path], schema: Document) -> Json:
         return value
     match value:
         case dict():
-            return {
-                name: _remove(each, below.get(f"f:{name}", ()), field_schema(schema, name))
+            fields = (
+                (name, each, below.get(f"f:{name}", []), field_schema(schema, name))
                 for name, each in value.items()
-                if () not in below.get(f"f:{name}", ())
-            }
+            )
+            left = ((name, _left(each, gone, inner)) for name, each, gone, inner in fields)
+            return {name: each for name, each in left if each is not _GONE}
         case list():
             items = section(schema, "items")
-            return [
-                _remove(each, below.get(entry(each, schema), ()), items)
-                for each in value
-                if () not in below.get(entry(each, schema), ())
-            ]
+            entries = (_left(each, below.get(entry(each, schema), []), items) for each in value)
+            return [each for each in entries if each is not _GONE]
         case _:
             return value
+
+
+_GONE: Document = {}
+
+
+def _left(value: Json, gone: list[Path], schema: Document) -> Json:
+    if () in gone:
+        return _GONE
+    left = _remove(value, gone, schema)
+    return _GONE if gone and not left and isinstance(left, dict | list) else left
 
 
 def _contested(

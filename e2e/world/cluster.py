@@ -2,7 +2,7 @@
 
     with Cluster(tmp_path) as cluster:
         cluster.define(DEFINITION)
-        cluster.registry.create(cluster.at("widgets", "one"), {...})
+        cluster.create("widgets", "one", {"machineRef": "kube1"})
         client = lightkube.Client(KubeConfig.from_file(cluster.kubeconfig).get())
 
 `python -m e2e.world.cluster DIRECTORY` serves in a process of its own until its input ends; it
@@ -23,8 +23,9 @@ from e2e.world.conduct import GOOD, Conduct, Instructions, instruct
 from e2e.world.documents import Document, encode, text
 from e2e.world.kube import furnish, server_tls
 from e2e.world.pki import Authority, make_authority
-from e2e.world.registry import Registry
+from e2e.world.registry import Registry, now_text
 from e2e.world.resources import DEFINITIONS, Key
+from e2e.world.rules import Origin
 from e2e.world.watching import Periods
 from e2e.world.web import RequestLog, Website
 
@@ -142,6 +143,37 @@ class Cluster:
         """
         key = Key(resource=DEFINITIONS, name=text(definition, "metadata", "name"))
         self.registry.create(key, definition)
+
+    def create(self, plural: str, name: str, spec: Document, **more: Document) -> Document:
+        """Store an object with this spec, and `more` top-level fields; return what is stored.
+
+        A status among them is stored too. Raises RefusalError as a client would be told.
+        """
+        key = self.at(plural, name)
+        status = more.pop("status", None)
+        metadata = more.pop("metadata", {}) | {"name": name}
+        wanted: Document = {
+            "apiVersion": key.resource.api_version,
+            "kind": key.resource.kind,
+            "metadata": metadata,
+            "spec": spec,
+        }
+        made = self.registry.create(key, wanted | dict(more))
+        return made if status is None else self.set_status(plural, name, status)
+
+    def get(self, plural: str, name: str) -> Document:
+        """Return an object; raises RefusalError (404)."""
+        return self.registry.get(self.at(plural, name))
+
+    def set_status(self, plural: str, name: str, status: Document) -> Document:
+        """Replace an object's status, as another of its writers would; return the object."""
+        origin = Origin(manager="arranged", subresource="status", now=now_text())
+        change: Document = {"status": status}
+        return self.registry.change(self.at(plural, name), lambda held: held | change, origin)
+
+    def delete(self, plural: str, name: str) -> None:
+        """Remove an object; raises RefusalError (404)."""
+        self.registry.delete(self.at(plural, name))
 
     def at(self, plural: str, name: str = "", namespace: str = "") -> Key:
         """Return where an object of a kind lives, or a collection; raises LookupError."""

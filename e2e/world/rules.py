@@ -113,8 +113,11 @@ def configured(
         raise _other_name(key, named)
     kind = key.resource
     live: Document = {"metadata": {"name": key.name}} if present is None else present
-    ours = _pruned(kind, config)
-    document = applied(live, ours, kind.schema, origin.act(kind, APPLY), force=force)
+    stray = next(unknown_fields(config, kind.schema), "") if kind.schema else ""
+    if stray:
+        told = f"failed to create typed patch object: .{stray}: field not declared in schema"
+        raise RefusalError(500, "InternalError", told)
+    document = applied(live, config, kind.schema, origin.act(kind, APPLY), force=force)
     if present is None:
         uid = text(config, "metadata", "uid")
         if uid:

@@ -11,16 +11,17 @@ from pathlib import Path
 
 from hostsync import assets, links, slots
 from hostsync.activation import verify
+from hostsync.activation.facts import Observed
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
-from hostsync.activation.plan import Observed, check_replaceable, check_space
+from hostsync.activation.refusals import check_replaceable, check_space
 from hostsync.activation.restore import mirror_all, point
 from hostsync.errors import HostsyncError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
 from hostsync.links import LinkCondition, command_target
 from hostsync.model import Digest, Seal, SlotKind, SlotName, tree_digest
 from hostsync.ports import UnitVerb
-from hostsync.release import open_candidate, scan
+from hostsync.release import Given, open_candidate, scan
 from hostsync.slots import Condition
 
 _ORDER = "install"
@@ -36,20 +37,20 @@ class Installed:
     problems: tuple[str, ...]
 
 
-def install(host: Host, path: Path | None, *, start: bool) -> Installed:
-    """Install the release at `path`, or adopt what the host has; the caller holds the lock.
+def install(host: Host, given: Given | None, *, start: bool) -> Installed:
+    """Install the release that is given, or adopt what the host has; the caller holds the lock.
 
-    Without a path, a single-file agent is adopted: the slots it has already, or the file at its
+    Without one, a single-file agent is adopted: the slots it has already, or the file at its
     compatibility path. Raises Refused, and then nothing was changed.
     """
     layout = host.agent.layout
     observed = observe(host)
     _check_places(host, observed)
     current = observed.current.slot
-    if current is not None and _in_use(host, observed, current, path):
-        slot, adopted = _adopt_slots(host, current, observed.last_good.slot, path), True
+    if current is not None and _in_use(host, observed, current, given):
+        slot, adopted = _adopt_slots(host, current, observed.last_good.slot, given), True
     else:
-        source, adopted = _source(host, path)
+        source, adopted = _source(host, given)
         slot = _stage(host, source)
     _select(host, slot)
     host.fs.sweep(layout.root, TRASH_PREFIX)
@@ -78,7 +79,7 @@ def _check_places(host: Host, observed: Observed) -> None:
             )
 
 
-def _in_use(host: Host, observed: Observed, slot: SlotName, path: Path | None) -> bool:
+def _in_use(host: Host, observed: Observed, slot: SlotName, given: Given | None) -> bool:
     """Whether a slot holds a release that counts, sealed or not.
 
     What cannot run, or a bundle that lost its seal, counts only while no release is named that
@@ -86,7 +87,7 @@ def _in_use(host: Host, observed: Observed, slot: SlotName, path: Path | None) -
     """
     if observed.slots[slot].condition is Condition.EMPTY:
         return False
-    if path is None or slot in observed.runnable:
+    if given is None or slot in observed.runnable:
         return True
     if host.agent.layout.kind is SlotKind.BUNDLE:
         return False
@@ -109,9 +110,9 @@ def _check_not_lost(host: Host, digest: Digest) -> None:
             )
 
 
-def _source(host: Host, path: Path | None) -> tuple[Path, bool]:
-    if path is not None:
-        return path, False
+def _source(host: Host, given: Given | None) -> tuple[Given, bool]:
+    if given is not None:
+        return given, False
     if host.agent.layout.kind is SlotKind.FILE:
         for command in host.agent.commands:
             if links.observe(host.agent.layout, command.path).condition is LinkCondition.FILE:
@@ -124,14 +125,14 @@ def _source(host: Host, path: Path | None) -> tuple[Path, bool]:
 
 
 def _adopt_slots(
-    host: Host, current: SlotName, last_good: SlotName | None, path: Path | None
+    host: Host, current: SlotName, last_good: SlotName | None, given: Given | None
 ) -> SlotName:
-    """Seal the slots that are in use; with a path, only if it is the release in use."""
+    """Seal the slots that are in use; with one given, only if it is the release in use."""
     layout = host.agent.layout
     in_use = layout.slot(current)
-    if path is not None:
-        with open_candidate(path, agent=host.agent.name, kind=layout.kind) as candidate:
-            if candidate.inspected.content_digest != tree_digest(scan(in_use)):
+    if given is not None:
+        with open_candidate(given, agent=host.agent.name, kind=layout.kind) as candidate:
+            if candidate.inspect().content_digest != tree_digest(scan(in_use)):
                 raise Refused(
                     Reason.NOT_OURS,
                     f"{layout.current} leads to another release in {in_use} already",
@@ -144,17 +145,17 @@ def _adopt_slots(
     return current
 
 
-def _stage(host: Host, path: Path) -> SlotName:
+def _stage(host: Host, given: Given) -> SlotName:
     layout = host.agent.layout
-    with open_candidate(path, agent=host.agent.name, kind=layout.kind) as candidate:
-        digest = candidate.inspected.content_digest
+    with open_candidate(given, agent=host.agent.name, kind=layout.kind) as candidate:
+        digest = candidate.inspect().content_digest
         _check_not_lost(host, digest)
         for name in SlotName:
             seal = slots.observe(layout, layout.slot(name)).seal
             if seal is not None and seal.sha256 == digest:
                 return name
         space = host.probe.space(layout.root)
-        check_space(host.agent, space, candidate.inspected.size, host.config.reserve_bytes)
+        check_space(host.agent, space, candidate.inspect().size, host.config.reserve_bytes)
         host.fs.make_directory(layout.root)
         staging = layout.staging(_ORDER)
         slots.discard(host.fs, layout, staging, _ORDER)

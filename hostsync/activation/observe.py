@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hostsync import links, slots
+from hostsync.activation.facts import MachineFacts, Observed
 from hostsync.activation.host import Host
-from hostsync.activation.plan import MachineFacts, Observed
 from hostsync.errors import MachineError
 from hostsync.model import SlotName
 from hostsync.ports import Worker

@@ -43,6 +43,12 @@ def settle_all(hosts: Iterable[Host]) -> None:
             )
 
 
+def is_unsettled(host: Host) -> bool:
+    """Whether there is a record or a staging place: of an order in flight, or of one killed."""
+    root = host.agent.layout.root
+    return host.record.path.exists() or any(root.glob(f"{STAGING_PREFIX}*"))
+
+
 def follow(host: Host, order: str) -> HistoryLine:
     """Wait until the judge is done with an order and has tidied up, telling each phase.
 

@@ -36,13 +36,13 @@ def stage_and_verify(
     current: str,
     in_mirrors: bool,
 ) -> tuple[Seal, dict[str, int]]:
-    """Write, ask, seal, and ask again inside the machines; `current` is the version in use.
+    """Secure what was unpacked, ask it, seal it, and ask it again inside the machines.
 
+    `current` is the version in use.
     Returns the seal and the exit status of the *current* release's self-test per machine.
     """
-    inspected = candidate.inspected
-    host.event("stage", "started", str(staging), f"{inspected.size >> 20} MiB")
-    candidate.stage(staging, host.fs)
+    inspected = candidate.inspect()
+    candidate.secure(staging, host.fs)
     host.event("stage", "complete", str(staging), inspected.content_digest.short)
     answer = verify.on_host(host, staging)
     host.event("verify", "complete", "on the host", answer.version)

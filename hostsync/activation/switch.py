@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,9 +9,10 @@ from dataclasses import dataclass
 import msgspec
 
 from hostsync import assets, slots
+from hostsync.activation.candidacy import Ready, candidacy, discard, new_order
 from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
-from hostsync.activation.plan import NothingToDo, Plan, Wish, plan_rollback, plan_upgrade
+from hostsync.activation.plan import NothingToDo, Plan, plan_rollback
 from hostsync.activation.restore import mirror_all, point
 from hostsync.activation.service import JUDGE_UNIT, hand_to_judge
 from hostsync.activation.stage import (
@@ -24,9 +24,9 @@ from hostsync.activation.stage import (
 )
 from hostsync.activation.undo import undo
 from hostsync.errors import Failed, HostsyncError, MachineError, Reason, Refused
-from hostsync.layout import TRASH_PREFIX
+from hostsync.model import Seal
 from hostsync.record import Phase, Record, ReleaseId
-from hostsync.release import Candidate, Given, open_candidate
+from hostsync.release import Given
 from hostsync.state import Outcome
 
 
@@ -41,24 +41,18 @@ class Switched:
 def preflight(host: Host, given: Given, options: Options) -> Plan | NothingToDo:
     """Run every check that can block an upgrade, the candidate's `version` included.
 
-    Changes nothing that lasts: the candidate is staged beside the slots, asked, and removed.
+    Changes nothing that lasts: the candidate is unpacked beside the slots, asked, and removed.
     Raises what `upgrade` would raise.
     """
-    with _open(host, given) as candidate:
-        plan = _plan(host, candidate, given, options)
-        if isinstance(plan, Plan):
-            order = _new_order()
-            staging = host.agent.layout.staging(order)
-            try:
-                current = plan.previous_seal.version
-                stage_and_verify(
-                    host, candidate, staging, options, current=current, in_mirrors=False
-                )
-            finally:
-                slots.discard(host.fs, host.agent.layout, staging, order)
-                host.fs.sweep(host.agent.layout.root, TRASH_PREFIX)
-                clear_mirrors(host)
-        return plan
+    with candidacy(host, given, options) as ready:
+        if isinstance(ready, NothingToDo):
+            return ready
+        try:
+            _stage(host, ready, options, in_mirrors=False)
+        finally:
+            discard(host, ready.order)
+            clear_mirrors(host)
+        return ready.plan
 
 
 def upgrade(host: Host, given: Given, options: Options) -> Switched | NothingToDo:
@@ -68,22 +62,18 @@ def upgrade(host: Host, given: Given, options: Options) -> Switched | NothingToD
     was changed), or Failed when it went wrong before the judge took over; then everything is
     as it was.
     """
-    with _open(host, given) as candidate:
-        plan = _plan(host, candidate, given, options)
-        if isinstance(plan, NothingToDo):
-            return plan
-        order = _new_order()
-        record = host.put(_intent(host, plan, order, options, _release_id(candidate)))
+    with candidacy(host, given, options) as ready:
+        if isinstance(ready, NothingToDo):
+            return ready
+        inspected = ready.candidate.inspect()
+        release = ReleaseId(version="", digest=inspected.content_digest.hex)
+        record = host.put(_intent(host, ready.plan, ready.order, options, release))
         with _undone_on_failure(host):
-            staging = host.agent.layout.staging(order)
-            current = plan.previous_seal.version
-            seal, before = stage_and_verify(
-                host, candidate, staging, options, current=current, in_mirrors=True
-            )
+            seal, before = _stage(host, ready, options, in_mirrors=True)
             record = msgspec.structs.replace(
                 record,
                 candidate=ReleaseId(version=seal.version, digest=seal.sha256.hex),
-                source_digest=candidate.inspected.source_digest.hex,
+                source_digest=inspected.source_digest.hex,
                 self_test_before=before,
             )
             return _switch(host, record)
@@ -105,34 +95,19 @@ def roll_back(host: Host, options: Options) -> Switched | NothingToDo:
     if seal is None:
         raise Failed(f"{content} lost its seal")
     release = ReleaseId(version=seal.version, digest=seal.sha256.hex)
-    record = host.put(_intent(host, plan, _new_order(), options, release))
+    record = host.put(_intent(host, plan, new_order(), options, release))
     with _undone_on_failure(host):
         before = self_tests(host, workers(host, options))
         return _switch(host, msgspec.structs.replace(record, self_test_before=before))
 
 
-@contextmanager
-def _open(host: Host, given: Given) -> Iterator[Candidate]:
-    layout = host.agent.layout
-    with open_candidate(given, agent=host.agent.name, kind=layout.kind) as candidate:
-        yield candidate
-
-
-def _plan(host: Host, candidate: Candidate, given: Given, options: Options) -> Plan | NothingToDo:
-    if host.units.state(JUDGE_UNIT).load != "loaded":
-        raise Refused(
-            Reason.NOT_INSTALLED,
-            f"{JUDGE_UNIT} is not installed on this host, so nothing could roll back",
-            remedy="run `hostsync install` first",
-        )
-    wish = Wish(
-        digest=candidate.inspected.content_digest,
-        size=candidate.inspected.size,
-        label=str(given),
-        allow_known_bad=options.allow_known_bad,
-        best_effort=options.best_effort,
+def _stage(
+    host: Host, ready: Ready, options: Options, *, in_mirrors: bool
+) -> tuple[Seal, dict[str, int]]:
+    current = ready.plan.previous_seal.version
+    return stage_and_verify(
+        host, ready.candidate, ready.staging, options, current=current, in_mirrors=in_mirrors
     )
-    return plan_upgrade(host.agent, observe(host), wish, reserve=host.config.reserve_bytes)
 
 
 def _intent(host: Host, plan: Plan, order: str, options: Options, release: ReleaseId) -> Record:
@@ -217,11 +192,3 @@ def _mirror(host: Host, record: Record) -> None:
 
 def _at(host: Host, record: Record, phase: Phase) -> Record:
     return msgspec.structs.replace(record, phase=phase, updated_at=host.clock.wall())
-
-
-def _release_id(candidate: Candidate) -> ReleaseId:
-    return ReleaseId(version="", digest=candidate.inspected.content_digest.hex)
-
-
-def _new_order() -> str:
-    return secrets.token_hex(4)

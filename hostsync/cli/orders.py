@@ -29,24 +29,36 @@ if TYPE_CHECKING:
     from hostsync.release.url import Place
 
 
+_SIGNATURE = click.option(
+    "--signature", type=click.Path(path_type=Path), help="Its minisign file, if not beside it."
+)
+
+
 @click.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--sha256", metavar="HEX", help="What the archive's SHA-256 must be.")
+@_SIGNATURE
 @click.option("--no-start", is_flag=True, help="Do not start the service.")
 @pass_session
-def install(session: Session, path: Path | None, *, no_start: bool) -> None:
+def install(
+    session: Session,
+    path: Path | None,
+    sha256: str | None,
+    signature: Path | None,
+    *,
+    no_start: bool,
+) -> None:
     """Install the first release: PATH, else the bundle this command runs from.
 
     For a single-file agent without PATH: adopt the file or the slots that are there. Repeat it
-    after an interruption; a host that is installed already is only brought in step.
+    after an interruption; a host that is installed already is only brought in step. PATH is held
+    to a digest and to the trusted keys as `upgrade` holds it.
     """
     from hostsync.activation.install import install as install_release
-    from hostsync.wiring import own_release
 
     host = session.host
-    if path is None and host.agent.owns_assets:
-        path = own_release()
-    with changing(session, "install"):
-        done = install_release(host, path, start=not no_start)
+    with _offered(session, path, sha256, signature) as given, changing(session, "install"):
+        done = install_release(host, given, start=not no_start)
         share_credential(session)
         bind_at_boot(session)
     for problem in done.problems:
@@ -68,9 +80,7 @@ class _Flags(TypedDict):
 @click.command()
 @click.argument("place", metavar="PATH|URL")
 @click.option("--sha256", metavar="HEX", help="What the archive's SHA-256 must be; for a URL due.")
-@click.option(
-    "--signature", type=click.Path(path_type=Path), help="Its minisign file, if not beside it."
-)
+@_SIGNATURE
 @click.option("--preflight", is_flag=True, help="Run every check, print the plan, change nothing.")
 @click.option("--allow-known-bad", is_flag=True, help="Even if this release failed here before.")
 @click.option(
@@ -135,6 +145,25 @@ def recover(session: Session, *, set_record_aside: bool) -> None:
                 session.say(f"the unreadable record is now {kept}", set_aside=str(kept))
     with changing(session, "recover"):
         session.say("nothing is in flight", recovered=True)
+
+
+@contextmanager
+def _offered(
+    session: Session, path: Path | None, sha256: str | None, signature: Path | None
+) -> Iterator[Given | None]:
+    """What to install: PATH, proven; else the bundle that runs, which it is too late to doubt."""
+    from hostsync.wiring import own_release
+
+    if path is not None:
+        # A first release comes from a path: there is no slot root yet to fetch one to.
+        _, digest = parse_order(str(path), sha256)
+        with obtained(session, path, digest, signature) as given:
+            yield given
+    elif sha256 is not None or signature is not None:
+        brief = "--sha256 and --signature are about a PATH, and none was given"
+        raise ConfigError(brief, remedy="name the release: `hostsync install PATH`")
+    else:
+        yield own_release() if session.host.agent.owns_assets else None
 
 
 def parse_order(place: str, sha256: str | None) -> tuple[Place, Digest | None]:

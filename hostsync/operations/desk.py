@@ -79,6 +79,7 @@ class Desk:
         self._labels = Labels()
         self._failures = 0
         self._unreadable = ""
+        self._in_flight = False
 
     def run(self) -> None:
         """Look and act for ever."""
@@ -131,12 +132,13 @@ class Desk:
 
     def _records(self) -> list[Record]:
         self._unreadable = ""
-        found = []
+        found: list[Record | None] = []
         for host in self._office.hosts:
             try:
                 found.append(host.record.load())
             except Refused as error:
                 self._unreadable = str(error)
+        self._in_flight = any(record is not None for record in found)
         return [record for record in found if record is not None]
 
     def _turned_away(self) -> dict[str, str]:
@@ -231,9 +233,9 @@ class Desk:
 
     def _pause(self, known: Known, found: Agenda) -> float | None:
         pauses = []
-        if known.busy and not self._office.carrier.moving:
+        if self._in_flight:
             pauses.append(LOOK_SECONDS)
-        if known.turned_away:
+        if known.turned_away or self._unreadable:
             pauses.append(RETRY_SECONDS)
         if self._labels.trouble:
             pauses.append(max(self._labels.due - self._clock.monotonic(), 0.1))

@@ -1,15 +1,21 @@
-"""A candidate: opened once, inspected, and staged from the same opened object.
+"""A candidate: opened once, and unpacked in the same pass that judges it.
 
 The path is followed once, when it is opened: it is what the operator typed, and may be a link.
 All that comes after works on the opened descriptor, so another object put at the path changes
-nothing. The object's own bytes may still be changed by whoever can write it. What is
-staged is therefore read back from the target and compared with what was inspected.
+nothing. The object's own bytes may still be changed by whoever can write it. Bytes are therefore
+hashed before any of them is parsed, and again as they are parsed; a directory is read in full
+before it is read to be written. What is written is exactly what was judged, chunk by chunk, and is
+read back in the end.
+
+An archive is inflated once: it is unpacked to where nothing refers to it yet, and the decision
+whether to go on is made from what was found in it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,22 +25,20 @@ from hostsync.errors import DiskError, Failed, Reason, Refused
 from hostsync.model import Arch, Digest, Entry, SlotKind, tree_digest
 from hostsync.ports import Fs
 from hostsync.release.elf import host_arch
-from hostsync.release.flaw import FETCH_AGAIN, KEEP_STILL, Flaw, subject
-from hostsync.release.inspection import inspect
-from hostsync.release.member import Member
+from hostsync.release.flaw import FETCH_AGAIN, KEEP_STILL, Flaw
+from hostsync.release.inspection import Nowhere, Sink, inspect
+from hostsync.release.member import EXPANDED_LIMIT
 from hostsync.release.source import Form, Given, Opened, Source, open_source
 from hostsync.release.tree import scan
+from hostsync.release.unpacking import OnBytes, Room, Unpacking
 from hostsync.release.wanted import Wanted
-
-OnBytes = Callable[[int, int], None]
-"""Told the bytes written so far and in all, after each chunk."""
 
 _CHANGED = "the source changed after it was inspected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """What is known of a candidate before anything is written.
+    """What a candidate was found to be.
 
     `source_digest` is of the bytes at the path (of a directory: the content digest),
     `content_digest` of what installing gives (`model.tree_digest`). `size` are the bytes that
@@ -51,131 +55,190 @@ class Inspected:
 
 
 class Candidate:
-    """An open candidate that passed inspection; made by `open_candidate`."""
+    """An open candidate whose bytes are those ordered; made by `open_candidate`.
 
-    def __init__(
-        self, given: Given, source: Source, inspected: Inspected, entries: tuple[Entry, ...]
-    ) -> None:
-        self.inspected = inspected
+    Nothing of it has been parsed yet. `inspect` and `unpack` do that, and raise Refused
+    (bad-candidate, wrong-architecture), naming path, member, limit and remedy, where a rule is
+    broken. The rules stand in `archive`, `tar_header`, `gzip_stream`, `member` and `inspection`.
+    """
+
+    def __init__(self, given: Given, source: Source, proven: _Proven) -> None:
         self._given = given
         self._source = source
-        self._entries = entries
+        self._proven = proven
+        self._entries: tuple[Entry, ...] | None = None
+        self._inspected: Inspected | None = None
 
-    def stage(self, target: Path, fs: Fs, on_bytes: OnBytes | None = None) -> None:
-        """Install the release at `target`, durably, and prove that it is the inspected one.
+    @property
+    def is_packed(self) -> bool:
+        """Whether reading it costs much more than reading what it comes to."""
+        return self._source.form is Form.ARCHIVE
 
-        Raises Refused (in-the-way), leaving it alone, when something is at `target`; Failed when
-        the source has changed since inspection; DiskError when the disk refuses. A failure
-        removes what was put at `target`. The seal is not written here.
+    @property
+    def room(self) -> int:
+        """Bytes that suffice to unpack it if it is sound, as far as a glance can tell."""
+        packed = self.is_packed
+        return self._source.expanded_size() if packed else self.inspect().size
+
+    def inspect(self) -> Inspected:
+        """Read all of it, unless that was done before, and write nothing."""
+        if self._inspected is None:
+            with self._refused():
+                self._read(Nowhere())
+        return self._found
+
+    def unpack(
+        self,
+        target: Path,
+        fs: Fs,
+        *,
+        room: int = EXPANDED_LIMIT,
+        on_bytes: OnBytes | None = None,
+    ) -> Inspected:
+        """Put the release at `target`, not yet durably, and say what it is.
+
+        Raises Refused (in-the-way), leaving it alone, when something is at `target`; Refused
+        (no-space) rather than write more than `room` bytes; Failed when the source is no longer
+        what was inspected before; DiskError when the disk refuses. A failure removes what was put
+        at `target`.
         """
         if os.path.lexists(target):
             brief, remedy = f"{target}: something is there already", "empty the slot first"
             raise Refused(Reason.IN_THE_WAY, brief, remedy=remedy)
-        try:
-            self._write(target, fs, on_bytes or _ignore_bytes)
-            fs.flush(target)
-            self._verify(target)
-        except BaseException:
-            # The first error tells the cause; one of the removal would only hide it, and a slot
-            # without a seal counts as empty.
-            with suppress(DiskError):
-                fs.remove(target)
-            raise
+        if not self.is_packed:
+            self.inspect()
+        with self._refused(), _removed_on_failure(target, fs), fs.draft(target) as draft:
+            sink = Unpacking(draft, self._entries, Room(target, room), on_bytes or _ignore_bytes)
+            if self._source.wanted.kind is SlotKind.BUNDLE:
+                draft.make_directory("")
+            self._read(sink)
+        return self._found
 
-    def _write(self, target: Path, fs: Fs, on_bytes: OnBytes) -> None:
-        if self._source.wanted.kind is SlotKind.BUNDLE:
-            fs.make_directory(target)
-        expected, done = iter(self._entries), 0
+    def secure(self, target: Path, fs: Fs) -> None:
+        """Make what was unpacked at `target` durable, and prove that it is all there.
+
+        It is read back while the disk is still writing. Raises Failed when it is not the same,
+        DiskError when the disk refuses; then it is removed. The seal is not written here.
+        """
+        with _removed_on_failure(target, fs), ThreadPoolExecutor(1) as beside:
+            flushed = beside.submit(fs.flush, target)
+            self._verify(target)
+            flushed.result()
+
+    def stage(self, target: Path, fs: Fs) -> Inspected:
+        """Both in one: `unpack`, then `secure`."""
+        inspected = self.unpack(target, fs)
+        self.secure(target, fs)
+        return inspected
+
+    @property
+    def _found(self) -> Inspected:
+        if self._inspected is None:
+            raise Failed(f"{self._given} was not read yet")
+        return self._inspected
+
+    def _read(self, sink: Sink) -> None:
+        """Read all of it into `sink`, and keep what was found; raises Flaw."""
+        has_bytes, total = self._source.form is not Form.DIRECTORY, sha256()
+        with closing(self._source.members(total.update)) as members:
+            entries = inspect(members, self._source.wanted, sink)
+        content = tree_digest(entries)
+        digest = Digest(total.hexdigest()) if has_bytes else content
+        self._proven.check(digest)
+        if self._entries is not None and entries != self._entries:
+            raise Flaw(f"content is {content.short}, inspected was {self._found.content_digest}")
+        self._entries = entries
+        self._inspected = Inspected(
+            form=self._source.form,
+            source_digest=digest,
+            content_digest=content,
+            size=sum(entry.size for entry in entries),
+            members=len(entries),
+            arch=self._source.wanted.arch,
+        )
+
+    @contextmanager
+    def _refused(self) -> Iterator[None]:
+        """A flaw is a refusal; one that an inspection did not see means that the source changed."""
         try:
-            with closing(self._source.members(_ignore_chunk)) as members:
-                for member in members:
-                    entry = _same(member, next(expected, None))
-                    if entry.is_directory:
-                        fs.make_directory(target / entry.path)
-                        continue
-                    content = self._counted(member.content, done, on_bytes)
-                    fs.write(target / entry.path, content, entry.mode, durable=False)
-                    done += entry.size
+            yield
         except Flaw as flaw:
+            if self._entries is None:
+                raise _refusal(self._given, flaw) from flaw
             brief = f"{self._given}: {flaw.why}: {_CHANGED}"
             raise Failed(brief, remedy=KEEP_STILL) from flaw
 
-    def _counted(self, content: Iterator[bytes], done: int, on_bytes: OnBytes) -> Iterator[bytes]:
-        for chunk in content:
-            yield chunk
-            done += len(chunk)
-            on_bytes(done, self.inspected.size)
-
     def _verify(self, target: Path) -> None:
         installed = scan(target)
-        if installed != tuple(sorted(self._entries, key=lambda entry: entry.path)):
-            found, wanted = tree_digest(installed).short, self.inspected.content_digest.short
-            brief = f"{self._given}: installed content is {found}, inspected was {wanted}"
-            raise Failed(f"{brief}: {_CHANGED}", remedy=KEEP_STILL)
+        if installed != tuple(sorted(self._entries or (), key=lambda entry: entry.path)):
+            found, wanted = tree_digest(installed).short, self._found.content_digest.short
+            brief = f"{self._given}: installed content is {found}, unpacked was {wanted}"
+            raise Failed(brief, remedy="check the disk of the slots, and order again")
 
 
 @contextmanager
 def open_candidate(
     given: Given, *, agent: str, kind: SlotKind, expected: Digest | None = None
 ) -> Iterator[Candidate]:
-    """Open and inspect a candidate for a slot of `agent`; what was opened is closed on leaving.
+    """Open a candidate for a slot of `agent`; what was opened is closed on leaving.
 
     It is a path, or an object that is open already and stays so. An archive or a plain file
-    whose SHA-256 is not `expected` is refused before any of it is parsed. Raises Refused
-    (bad-candidate, wrong-architecture), naming path, member, limit and remedy. Nothing is
-    written. The rules stand in `archive`, `tar_header`, `gzip_stream`, `member` and `inspection`.
+    whose SHA-256 is not `expected` is refused before any of it is parsed; a directory when its
+    content is read. Raises Refused (bad-candidate), naming path and remedy. Nothing is written.
     """
     wanted = Wanted(agent=agent, kind=kind, arch=host_arch())
     with open_source(given, wanted) as source:
         try:
-            candidate = _inspected(given, source, expected)
+            proven = _prove(given, source, expected)
         except Flaw as flaw:
-            raise Refused(flaw.reason, f"{given}: {flaw.why}", remedy=flaw.remedy) from flaw
-        yield candidate
+            raise _refusal(given, flaw) from flaw
+        yield Candidate(given, source, proven)
 
 
-def _inspected(given: Given, source: Source, expected: Digest | None) -> Candidate:
-    has_bytes = source.form is not Form.DIRECTORY
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Proven:
+    """The digests that another reading of the source has to have: as `ordered`, as `seen`."""
+
+    ordered: Digest | None = None
+    seen: Digest | None = None
+
+    def check(self, found: Digest) -> None:
+        """Raise Flaw unless they agree."""
+        if found != (self.ordered or found):
+            brief = f"its SHA-256 is {found}, ordered was {self.ordered}"
+            raise Flaw(brief, remedy=FETCH_AGAIN)
+        if found != (self.seen or found):
+            raise Flaw("it has other bytes than before", remedy=KEEP_STILL)
+
+
+def _prove(given: Given, source: Source, expected: Digest | None) -> _Proven:
     if isinstance(given, Opened) and given.digest is not None:
         # Its bytes were seen to have this digest before they came here.
-        _check_digest(given.digest, expected or given.digest)
-        expected = given.digest
-    elif expected and has_bytes:
-        _check_digest(source.digest(), expected)
-    total = sha256()
-    with closing(source.members(total.update)) as members:
-        entries = inspect(members, source.wanted)
-    content = tree_digest(entries)
-    digest = Digest(total.hexdigest()) if has_bytes else content
-    # Once more, over the very bytes that were parsed: they may have changed since the first look.
-    _check_digest(digest, expected or digest)
-    inspected = Inspected(
-        form=source.form,
-        source_digest=digest,
-        content_digest=content,
-        size=sum(entry.size for entry in entries),
-        members=len(entries),
-        arch=source.wanted.arch,
-    )
-    return Candidate(given, source, inspected, entries)
+        _Proven(ordered=expected).check(given.digest)
+        return _Proven(ordered=given.digest)
+    if source.form is Form.DIRECTORY:
+        return _Proven(ordered=expected)
+    seen = source.digest()
+    proven = _Proven(ordered=expected, seen=seen)
+    proven.check(seen)
+    return proven
 
 
-def _check_digest(found: Digest, expected: Digest) -> None:
-    if found != expected:
-        raise Flaw(f"its SHA-256 is {found}, ordered was {expected}", remedy=FETCH_AGAIN)
+@contextmanager
+def _removed_on_failure(target: Path, fs: Fs) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        # The first error tells the cause; one of the removal would only hide it, and a slot
+        # without a seal counts as empty.
+        with suppress(DiskError):
+            fs.remove(target)
+        raise
 
 
-def _same(member: Member, entry: Entry | None) -> Entry:
-    """The inspected entry that `member` still is; its content is compared after the writing."""
-    seen = (member.path, member.is_directory, member.size)
-    if entry is None or seen != (entry.path, entry.is_directory, entry.size):
-        raise Flaw(f"{subject(member.path)} was not there, or was another")
-    return entry
+def _refusal(given: Given, flaw: Flaw) -> Refused:
+    return Refused(flaw.reason, f"{given}: {flaw.why}", remedy=flaw.remedy)
 
 
-def _ignore_chunk(_chunk: bytes) -> None:
-    """Take no digest: what was installed is read back instead."""
-
-
-def _ignore_bytes(_done: int, _total: int) -> None:
+def _ignore_bytes(_done: int) -> None:
     """Show no progress."""

@@ -24,6 +24,14 @@ _GZIP_ONLY = 16 + zlib.MAX_WBITS
 _PIECE = 128 * 1024
 
 
+def expanded_size(trailer: bytes) -> int:
+    """How much a stream with these last four bytes comes to, if it is sound (RFC 1952, 2.3.1).
+
+    It is a claim, and modulo 4 GiB: only at the end of the stream is it compared with what came.
+    """
+    return int.from_bytes(trailer[-4:], "little")
+
+
 class GzipStream:
     """A reader over compressed chunks; every method raises Flaw at the first wrong byte."""
 
@@ -32,24 +40,27 @@ class GzipStream:
         self._inflater = zlib.decompressobj(_GZIP_ONLY)
         self._taken = 0
         self._expanded = 0
-        self._piece = memoryview(b"")
+        self._piece = b""
+        self._at = 0
 
     def take(self, limit: int) -> bytes:
         """Between 1 and `limit` bytes; none only at the end, when all of the source was checked."""
-        if not self._piece:
-            self._piece = memoryview(self._expand())
-        head, self._piece = self._piece[:limit], self._piece[limit:]
-        return bytes(head)
+        if self._at == len(self._piece):
+            self._piece, self._at = self._expand(), 0
+        # What is asked for in whole is handed on as it is, not copied.
+        head = self._piece[self._at : self._at + limit]
+        self._at += len(head)
+        return head
 
     def exactly(self, size: int) -> bytes:
         """The next `size` bytes; Flaw when there are fewer."""
-        parts = bytearray()
-        while len(parts) < size:
-            part = self.take(size - len(parts))
+        found = self.take(size) if size else b""
+        while len(found) < size:
+            part = self.take(size - len(found))
             if not part:
                 raise Flaw("the archive within ends too early", remedy=FETCH_AGAIN)
-            parts += part
-        return bytes(parts)
+            found += part
+        return found
 
     def _expand(self) -> bytes:
         while not self._inflater.eof:

@@ -1,4 +1,4 @@
-"""What members amount to as an installed release: pure, given the members.
+"""What members amount to as an installed release, told while they are handed on to be written.
 
 Modes are set here once for all: 0755 for directories and what is executed, 0644 for the rest,
 so a release installed from an archive, from its unpacked directory or under any umask is the
@@ -7,8 +7,9 @@ same release, with the same digest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from typing import Protocol
 
 from hostsync.model import Entry
 from hostsync.release.elf import HEADER_BYTES, read_arch
@@ -20,33 +21,78 @@ _EXECUTABLE_MODE, _PLAIN_MODE = 0o755, 0o644
 _OWNER_EXECUTES = 0o100
 
 
-def inspect(members: Iterable[Member], wanted: Wanted) -> tuple[Entry, ...]:
-    """The entries that installing `members` would give, in their order.
+class Sink(Protocol):
+    """Takes members one by one, each after its name and mode were judged."""
+
+    def make_directory(self, path: str) -> None:
+        """Take a directory."""
+
+    def write(self, path: str, content: Iterable[bytes], mode: int) -> None:
+        """Take a file, and read all of its content."""
+
+
+class Nowhere:
+    """A sink for those who only want to know."""
+
+    def make_directory(self, path: str) -> None:
+        """Do nothing."""
+
+    def write(self, path: str, content: Iterable[bytes], mode: int) -> None:
+        """Read the content."""
+        del path, mode  # Nobody keeps it.
+        for _ in content:
+            pass
+
+
+def inspect(members: Iterable[Member], wanted: Wanted, sink: Sink) -> tuple[Entry, ...]:
+    """The entries that `sink` was given, in their order; the digests are of what it was given.
 
     Raises Flaw for an ELF file of another architecture, forbidden permission bits, or an entry
-    point that is missing or that the kernel would not run.
+    point that is missing or that the kernel would not run; what the sink has taken until then is
+    to be discarded. Raises what the sink raises.
     """
-    entries = tuple(_examined(member, wanted) for member in members)
+    entries = tuple(_passed_on(member, wanted, sink) for member in members)
     if wanted.entry not in {entry.path for entry in entries}:
         raise Flaw(f"{subject(wanted.entry)} is missing: it is what the service runs")
     return entries
 
 
-def _examined(member: Member, wanted: Wanted) -> Entry:
+class _Watched:
+    """Content on its way: its first bytes and its digest."""
+
+    def __init__(self, content: Iterator[bytes]) -> None:
+        self._content = content
+        self._total = sha256()
+        self.head = b""
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._content:
+            if len(self.head) < HEADER_BYTES:
+                self.head = (self.head + chunk[:HEADER_BYTES])[:HEADER_BYTES]
+            self._total.update(chunk)
+            yield chunk
+
+    @property
+    def digest(self) -> str:
+        return self._total.hexdigest()
+
+
+def _passed_on(member: Member, wanted: Wanted, sink: Sink) -> Entry:
     check_mode(member.path, member.mode)
-    head, total = b"", sha256()
-    for chunk in member.content:
-        head = (head + chunk[:HEADER_BYTES])[:HEADER_BYTES]
-        total.update(chunk)
-    _check_arch(member.path, head, wanted)
+    watched, mode = _Watched(member.content), _installed_mode(member)
+    if member.is_directory:
+        sink.make_directory(member.path)
+    else:
+        sink.write(member.path, watched, mode)
+    _check_arch(member.path, watched.head, wanted)
     if member.path == wanted.entry:
-        _check_entry(member, head)
+        _check_entry(member, watched.head)
     return Entry(
         path=member.path,
         is_directory=member.is_directory,
-        mode=_installed_mode(member),
+        mode=mode,
         size=member.size,
-        sha256="" if member.is_directory else total.hexdigest(),
+        sha256="" if member.is_directory else watched.digest,
     )
 
 

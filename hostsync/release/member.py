@@ -79,6 +79,12 @@ def check_mode(path: str, mode: int) -> None:
         )
 
 
+def check_size(size: int, path: str = "") -> None:
+    """Raise Flaw for a file of more bytes than a release may have in all."""
+    if size > EXPANDED_LIMIT:
+        raise Flaw(f"{subject(path)} exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
+
+
 class Roll:
     """The members admitted so far, and the limits over all of them."""
 
@@ -95,8 +101,7 @@ class Roll:
         Raises Flaw for a second member of that name (whatever the case of its letters), for
         one beneath a file, and beyond the limits of members and bytes.
         """
-        slashes = (at for at, letter in enumerate(path) if letter == "/")
-        implied = tuple(above for at in slashes if self._is_new_parent(above := path[:at]))
+        implied = self._implied(path.rpartition("/")[0])
         if known := self._seen.get(path.lower()):
             raise Flaw(f"{subject(path)} comes after {subject(known[0])}: one name, twice")
         self._enter(path, is_directory=is_directory)
@@ -104,6 +109,13 @@ class Roll:
         if self._bytes > EXPANDED_LIMIT:
             raise Flaw(f"{subject(path)} exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
         return implied
+
+    def _implied(self, parent: str) -> tuple[str, ...]:
+        # A directory was only entered with all that are above it.
+        if not parent or self._seen.get(parent.lower()) == (parent, True):
+            return ()
+        slashes = (at for at, letter in enumerate(f"{parent}/") if letter == "/")
+        return tuple(above for at in slashes if self._is_new_parent(above := parent[:at]))
 
     def _is_new_parent(self, path: str) -> bool:
         known = self._seen.get(path.lower())

@@ -19,8 +19,8 @@ from hostsync.errors import Reason, Refused
 from hostsync.model import Digest, SlotKind
 from hostsync.release.archive import read_archive
 from hostsync.release.flaw import Flaw, Unreadable
-from hostsync.release.gzip_stream import COMPRESSED_LIMIT, MAGIC
-from hostsync.release.member import EXPANDED_LIMIT, MIB, SEAL_NAME, Member, Roll
+from hostsync.release.gzip_stream import COMPRESSED_LIMIT, MAGIC, expanded_size
+from hostsync.release.member import EXPANDED_LIMIT, MIB, SEAL_NAME, Member, Roll, check_size
 from hostsync.release.tree import read_chunks, read_file, walk
 from hostsync.release.wanted import Wanted
 
@@ -83,6 +83,14 @@ class Source:
                 with closing(walk(self.fd)) as members:
                     yield from _unsealed(members)
 
+    def expanded_size(self) -> int:
+        """The bytes an archive says it comes to, at most what a release may have.
+
+        A sound archive says it truly; of any other it does not matter, for it is refused.
+        """
+        trailer = _read_at(self.fd, 4, max(self.size - 4, 0))
+        return min(expanded_size(trailer), EXPANDED_LIMIT)
+
     def digest(self) -> Digest:
         """The SHA-256 of the bytes of an archive or file, none of which is interpreted."""
         total = sha256()
@@ -138,8 +146,7 @@ def read_opened(opened: Opened) -> Iterator[bytes]:
     """
     status = os.fstat(opened.fd)
     _check_regular(status)
-    if status.st_size > EXPANDED_LIMIT:
-        raise Flaw(f"it exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
+    check_size(status.st_size)
     return read_chunks(opened.fd, status.st_size)
 
 
@@ -156,9 +163,11 @@ def _recognised(fd: int, wanted: Wanted) -> Source:
         form = Form.DIRECTORY
     else:
         _check_regular(status)
-        form = Form.ARCHIVE if _start(fd) == MAGIC else Form.FILE
+        form = Form.ARCHIVE if _read_at(fd, len(MAGIC), 0) == MAGIC else Form.FILE
     if form is Form.ARCHIVE and status.st_size > COMPRESSED_LIMIT:
         raise Flaw(f"it exceeds {COMPRESSED_LIMIT // MIB} MiB compressed")
+    if form is Form.FILE:
+        check_size(status.st_size)
     _check_form(form, wanted)
     return Source(fd=fd, form=form, size=status.st_size, wanted=wanted)
 
@@ -176,9 +185,9 @@ def _check_form(form: Form, wanted: Wanted) -> None:
         raise Flaw(why, remedy=remedy)
 
 
-def _start(fd: int) -> bytes:
+def _read_at(fd: int, size: int, offset: int) -> bytes:
     try:
-        return os.pread(fd, len(MAGIC), 0)
+        return os.pread(fd, size, offset)
     except OSError as error:
         raise Unreadable("", error) from error
 

@@ -68,7 +68,7 @@ def parse_header(block: bytes) -> Header:
     magic = block[257:265]
     if magic not in {_POSIX, _GNU}:
         raise Flaw("it is no archive in ustar format, or is damaged", remedy=FETCH_AGAIN)
-    unsigned = sum(block[:148]) + sum(block[156:]) + 8 * ord(" ")
+    unsigned = sum(block) - sum(block[148:156]) + 8 * ord(" ")
     if _number(block[148:156], "checksum") != unsigned:
         raise Flaw("a header's checksum is wrong: the archive is damaged", remedy=FETCH_AGAIN)
     name = _name(block, is_posix=magic == _POSIX)

@@ -18,7 +18,7 @@ from pathlib import Path
 from hostsync.errors import DiskError, Reason, Refused
 from hostsync.model import Entry
 from hostsync.release.flaw import KEEP_STILL, Flaw, Unreadable, subject
-from hostsync.release.member import EXPANDED_LIMIT, MEMBER_LIMIT, MIB, Member, check_path, directory
+from hostsync.release.member import MEMBER_LIMIT, Member, check_path, check_size, directory
 
 _PIECE = 256 * 1024
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -86,8 +86,7 @@ def read_chunks(fd: int, size: int, path: str = "") -> Iterator[bytes]:
 
 def _file(path: str, fd: int, status: os.stat_result) -> Member:
     size, mode = status.st_size, stat.S_IMODE(status.st_mode)
-    if size > EXPANDED_LIMIT:
-        raise Flaw(f"{subject(path)} exceeds the {EXPANDED_LIMIT // MIB} MiB of a release")
+    check_size(size, path)
     content = read_chunks(fd, size, path)
     return Member(path=path, is_directory=False, mode=mode, size=size, content=content)
 

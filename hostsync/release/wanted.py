@@ -33,7 +33,7 @@ class Wanted:
         Raises Flaw when the archive of this release has no place for it.
         """
         top, slash, path = name.partition("/")
-        if top in {f"{self.agent}-linux-{arch}" for arch in Arch if arch is not self.arch}:
+        if top != self.name and top in {f"{self.agent}-linux-{arch}" for arch in Arch}:
             raise wrong_arch(f"{subject(name)} is for another architecture", self.arch)
         is_one_file = self.kind is SlotKind.FILE
         if top != self.name or (is_one_file and slash):

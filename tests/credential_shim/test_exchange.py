@@ -12,14 +12,14 @@ from credential_shim.errors import MalformedError, ShimError, UnreachableError
 from credential_shim.exchange import BODY_LIMIT, HEAD_LIMIT, Answer, DirectTransport
 from credential_shim.identity import Endpoint
 from tests.credential_shim.imds_server import Handler, ImdsServer, chunked, raw
-from tests.credential_shim.slot_root import LONG
+from tests.credential_shim.slot_root import HUNG_SECONDS
 
 
-def get(imds: ImdsServer, seconds: float = LONG) -> Answer:
+def get(imds: ImdsServer, seconds: float = HUNG_SECONDS) -> Answer:
     return get_from(Endpoint("127.0.0.1", imds.port), seconds)
 
 
-def get_from(endpoint: Endpoint, seconds: float = LONG) -> Answer:
+def get_from(endpoint: Endpoint, seconds: float = HUNG_SECONDS) -> Answer:
     return DirectTransport(SystemClock()).get(endpoint, "/x?y=z", {"Metadata": "true"}, seconds)
 
 
@@ -116,6 +116,7 @@ def test_a_server_that_drips_bytes_times_out_as_a_whole(imds: ImdsServer) -> Non
 
 
 def assert_times_out(act: Callable[[], Answer]) -> None:
+    """Without a limit on the whole, neither server ever lets it return."""
     with pytest.raises(UnreachableError, match="timed out"):
         act()
 

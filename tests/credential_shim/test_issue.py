@@ -13,7 +13,7 @@ import pytest
 from credential_shim import entries
 from credential_shim.cache import HOLD_SECONDS, Lock, Store, open_store
 from credential_shim.clock import Deadline
-from credential_shim.entries import LONGEST_HOLD
+from credential_shim.entries import LONGEST_HOLD, Entry
 from credential_shim.errors import (
     DeniedError,
     MalformedError,
@@ -202,14 +202,20 @@ def when_slept(bench: Bench, times: int, act: Callable[[], None]) -> None:
     bench.clock.on_sleep = lambda: act() if len(bench.clock.slept) == times else None
 
 
-def test_a_waiter_takes_what_the_holder_fetched(bench: Bench) -> None:
-    holder = other_holder(bench)
+def entry_of(bench: Bench, token: str) -> Entry:
+    """What another process stores that fetched this token."""
     copy = Bench(bench.path + "-copy", clock=bench.clock)
-    copy.will("theirs")
+    copy.will(token)
     copy.obtain()
     entry = copy.store().load()
     assert entry is not None
     copy.close()
+    return entry
+
+
+def test_a_waiter_takes_what_the_holder_fetched(bench: Bench) -> None:
+    holder = other_holder(bench)
+    entry = entry_of(bench, "theirs")
 
     def finish() -> None:
         holder.save(entry)
@@ -218,6 +224,27 @@ def test_a_waiter_takes_what_the_holder_fetched(bench: Bench) -> None:
     when_slept(bench, 3, finish)
     assert bench.obtain() == "theirs"
     assert bench.source.budgets == []
+
+
+def test_a_waiter_goes_on_with_what_is_there_although_the_lock_is_still_held(bench: Bench) -> None:
+    """Of two hundred that wait none has to have the lock to see that the token is there."""
+    holder = other_holder(bench)
+    entry = entry_of(bench, "theirs")
+    when_slept(bench, 3, lambda: holder.save(entry))
+    assert bench.obtain() == "theirs"
+    assert len(bench.clock.slept) == 3
+    assert bench.source.budgets == []
+    holder.unlock()
+
+
+def test_the_longer_the_wait_the_less_often_the_lock_is_tried(bench: Bench) -> None:
+    holder = other_holder(bench)
+    bench.will("own")
+    bench.obtain()
+    assert bench.clock.slept == sorted(bench.clock.slept[:-1]) + bench.clock.slept[-1:]
+    assert max(bench.clock.slept) == pytest.approx(0.2)
+    assert len(bench.clock.slept) < 40
+    holder.unlock()
 
 
 def test_a_waiter_shares_the_holders_failure(bench: Bench) -> None:

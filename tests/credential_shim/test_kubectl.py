@@ -35,6 +35,8 @@ class Cluster:
     path: Path
     args: tuple[str, ...]
     command: str
+    inside: tuple[str, ...] = ()
+    """What is to run kubectl, its path and arguments appended."""
 
     def kubectl(self, version: str = "v1", *, args: tuple[str, ...] | None = None) -> Run:
         """Make one authenticated request; the environment is empty but for HOME."""
@@ -56,7 +58,14 @@ class Cluster:
         }
         file = self.path / f"kubeconfig-{version}"
         file.write_text(json.dumps(config))
-        command = [str(KUBECTL), f"--kubeconfig={file}", "get", "--raw", "/api/v1/namespaces/x"]
+        command = [
+            *self.inside,
+            str(KUBECTL),
+            f"--kubeconfig={file}",
+            "get",
+            "--raw",
+            "/api/v1/namespaces/x",
+        ]
         return run(command, {"HOME": str(self.path)})
 
     def stanza(self, version: str, args: tuple[str, ...]) -> dict[str, object]:
@@ -139,6 +148,7 @@ def test_a_dead_endpoint_releases_the_client_within_eight_seconds(
         args = ("get-token", "--server-id", "s", "--identity-endpoint", where, *cache)
         result = cluster.kubectl(args=args)
     assert "exit code 4" in result.err
+    assert "timed out" in result.err
     assert cluster.api.tokens == ()
 
 

@@ -21,7 +21,7 @@ from e2e.world.conduct import (
     overloaded,
     slow,
 )
-from e2e.world.documents import Document, section, text
+from e2e.world.documents import section, text
 from e2e.world.pki import make_authority
 from e2e.world.refusals import RefusalError
 from tests.e2e_world.contract.client import Answer, Client
@@ -40,34 +40,29 @@ def widgets(cluster: Cluster) -> Widgets:
     return Widgets(client=Client(cluster.kubeconfig), plural="widgets", kind="Widget")
 
 
-def body(name: str, **spec: str) -> Document:
-    return {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": "Widget",
-        "metadata": {"name": name},
-        "spec": {"mode": "Fast", **spec},
-    }
-
-
 def test_what_is_arranged_is_served_and_what_is_written_is_at_hand(
     cluster: Cluster, widgets: Widgets
 ) -> None:
-    cluster.registry.create(cluster.at("widgets", "arranged"), body("arranged"))
-    assert widgets.client.get(widgets.path).names == ["arranged"]
+    cluster.create("widgets", "arranged", {"mode": "Fast"}, status={"phase": "Off"})
+    (shown,) = widgets.client.get(widgets.path).items
+    assert shown == cluster.get("widgets", "arranged")
+    assert shown["status"] == {"phase": "Off"}
     widgets.merge("arranged", {"status": {"phase": "On"}}, "status")
     assert cluster.listed("widgets")["arranged"]["status"] == {"phase": "On"}
+    cluster.delete("widgets", "arranged")
+    assert widgets.get("arranged").status == 404
 
 
 def test_a_change_made_at_hand_is_told_to_those_who_watch(
     cluster: Cluster, widgets: Widgets
 ) -> None:
     key = cluster.at("widgets", "one")
-    cluster.registry.create(key, body("one"))
+    cluster.create("widgets", "one", {"mode": "Fast"})
     since = widgets.client.get(widgets.path).version
     with widgets.client.watch(widgets.path, resourceVersion=since) as events:
         cluster.registry.change(key, lambda found: found | {"spec": {"mode": "Slow"}})
         assert next(events).what == ("MODIFIED", "one")
-        cluster.registry.delete(key)
+        cluster.delete("widgets", "one")
         assert next(events).what == ("DELETED", "one")
 
 
@@ -82,7 +77,7 @@ def test_a_stop_cuts_watches_and_a_start_has_the_same_port_and_objects(
             next(events)
     with pytest.raises(ConnectionRefusedError):
         widgets.get("kept")
-    cluster.registry.create(cluster.at("widgets", "meanwhile"), body("meanwhile"))
+    cluster.create("widgets", "meanwhile", {"mode": "Fast"})
     cluster.start()
     assert cluster.url == url
     assert widgets.get("kept").document == made.document
@@ -188,12 +183,9 @@ def test_a_slow_server_answers_in_the_end(cluster: Cluster, widgets: Widgets) ->
     assert cluster.requests()[-1].took >= 0.05
 
 
-def test_an_object_that_arrives_in_no_version_to_conflict_with_is_refused_at_hand_too(
-    cluster: Cluster,
-) -> None:
-    key = cluster.at("widgets", "bad")
+def test_what_the_server_would_refuse_cannot_be_arranged(cluster: Cluster) -> None:
     with pytest.raises(RefusalError, match=r"spec\.mode: Unsupported value"):
-        cluster.registry.create(key, body("bad", mode="Other"))
+        cluster.create("widgets", "bad", {"mode": "Other"})
     with pytest.raises(LookupError, match="gadgets"):
         cluster.at("gadgets")
 

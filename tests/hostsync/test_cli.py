@@ -1,5 +1,6 @@
 """The command line: what it prints, which status it ends with, and that it changes no more."""
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from hostsync import lock
 from hostsync._version import PROTOCOL, VERSION
 from hostsync.state import Outcome
 from tests.hostsync.command import CommandLine, command_line
+from tests.hostsync.release.minisign import Signer
 from tests.hostsync.world import snapshot
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
@@ -125,6 +127,46 @@ def test_an_install_is_repeatable_and_refuses_another_release(host: CommandLine)
     assert (other.status, other.error["reason"]) == (3, "not-ours")
     assert snapshot(host.top / "lib") == before
     assert host.run("status").status == 0
+
+
+def test_an_install_holds_its_path_to_a_digest_as_an_upgrade_does(host: CommandLine) -> None:
+    program = host.program("1.0.0")
+    before = snapshot(host.top)
+    other = host.run("--output", "json", "install", str(program), "--sha256", "0" * 64)
+    assert (other.status, other.error["reason"]) == (3, "bad-candidate")
+    assert host.run("install", str(program), "--sha256", "no digest").status == 2
+    assert host.run("install", "--sha256", "0" * 64).status == 2
+    after = {p: v for p, v in snapshot(host.top).items() if not p.startswith("run")}
+    assert after == before
+    digest = hashlib.sha256(program.read_bytes()).hexdigest()
+    assert host.run("install", str(program), "--sha256", digest).status == 0
+
+
+def test_an_install_asks_for_a_signature_where_an_upgrade_does(host: CommandLine) -> None:
+    signer, program = Signer(), host.program("1.0.0")
+    with (host.top / "config.toml").open("a") as config:
+        config.write(f'[release]\ntrusted_keys = ["{signer.public}"]\n')
+    unsigned = host.run("--output", "json", "install", str(program))
+    assert (unsigned.status, unsigned.error["reason"]) == (3, "untrusted-source")
+    named = host.top / "named.minisig"
+    named.write_bytes(signer.sign(b"other bytes"))
+    wrong = host.run("--output", "json", "install", str(program), "--signature", str(named))
+    assert (wrong.status, wrong.error["reason"]) == (3, "untrusted-source")
+    assert not (host.top / "lib").exists()
+    named.write_bytes(signer.sign(program.read_bytes()))
+    assert host.run("install", str(program), "--signature", str(named)).status == 0
+
+
+def test_what_the_host_has_is_adopted_whatever_keys_are_trusted(host: CommandLine) -> None:
+    """It runs already: refusing it would protect nobody, and leave it without a fallback."""
+    with (host.top / "config.toml").open("a") as config:
+        config.write(f'[release]\ntrusted_keys = ["{Signer().public}"]\n')
+    program = host.top / "bin/aks-flex-node"
+    program.parent.mkdir()
+    program.write_bytes(host.program("0.9.0").read_bytes())
+    program.chmod(0o755)
+    ran = host.run("install")
+    assert (ran.status, "adopted aks-flex-node 0.9.0" in ran.out) == (0, True)
 
 
 @pytest.mark.parametrize(

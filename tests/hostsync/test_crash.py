@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from hostsync.model import SlotKind, SlotName
 from hostsync.ports import UnitVerb
 from hostsync.record import Phase
 from hostsync.sync import host_listing, inspect
+from tests.hostsync.intake import archive_of, put
 from tests.hostsync.test_transaction import current_version, lasting
 from tests.hostsync.world import Killed, World, installed, make_world
 
@@ -37,22 +39,39 @@ def by_a_reboot(world: World) -> None:
     settle_all([world.host()])
 
 
-def begin(top: Path, kind: SlotKind, behaviour: str) -> tuple[World, Path]:
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A candidate that behaves so, as an archive or as what its archive holds."""
+
+    behaviour: str
+    is_packed: bool
+
+    def made(self, world: World) -> Path:
+        if self.is_packed:
+            archive = archive_of(world, "1.2.0", self.behaviour)
+            return put(world.top / "candidates/offered.tar.gz", archive)
+        return world.candidate("1.2.0", self.behaviour)
+
+
+OFFERS = [Offer("good", True), Offer("good", False), Offer("crash", True)]
+
+
+def begin(top: Path, kind: SlotKind, offer: Offer) -> tuple[World, Path]:
     """A host that runs 1.1.0 and has 1.0.0 to fall back on, and a candidate."""
     world = installed(make_world(top, kind))
     switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
     settle(world.host())
-    return world, world.candidate("1.2.0", behaviour)
+    return world, offer.made(world)
 
 
-def begin_again(saved: Path, top: Path, kind: SlotKind, behaviour: str) -> tuple[World, Path]:
+def begin_again(saved: Path, top: Path, kind: SlotKind, offer: Offer) -> tuple[World, Path]:
     """The same host as `begin` left it, from a copy of its files."""
     shutil.rmtree(top)
     world = make_world(top, kind)
     shutil.copytree(saved, top, symlinks=True, dirs_exist_ok=True)
     world.machines.bound.update(world.machines.workers)
     world.systemd.queue(UnitVerb.START, world.agent.unit)
-    return world, world.candidate("1.2.0", behaviour)
+    return world, offer.made(world)
 
 
 def run_until_killed(world: World, candidate: Path, kill_at: int) -> bool:
@@ -77,21 +96,21 @@ def assert_selected(world: World) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("behaviour", ["good", "crash"])
+@pytest.mark.parametrize("offer", OFFERS, ids=str)
 @pytest.mark.parametrize("recovery", [by_the_next_verb, by_a_reboot])
 @pytest.mark.parametrize("kind", list(SlotKind), ids=str)
 def test_a_kill_before_any_change_ends_in_the_old_or_the_new_release(
-    tmp_path: Path, kind: SlotKind, recovery: Recovery, behaviour: str
+    tmp_path: Path, kind: SlotKind, recovery: Recovery, offer: Offer
 ) -> None:
     top = tmp_path / "host"
-    world, candidate = begin(top, kind, behaviour)
+    world, candidate = begin(top, kind, offer)
     shutil.copytree(top, tmp_path / "saved", symlinks=True)
     old = lasting(world)
     assert not run_until_killed(world, candidate, kill_at=10_000)
     new, changes = lasting(world), world.disk.changes
     assert changes > 30
     for kill_at in range(changes):
-        world, candidate = begin_again(tmp_path / "saved", top, kind, behaviour)
+        world, candidate = begin_again(tmp_path / "saved", top, kind, offer)
         assert run_until_killed(world, candidate, kill_at)
         assert_selected(world)
         phase = record_phase(world)

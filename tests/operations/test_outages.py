@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 import pytest
 
 from e2e.world.cluster import Cluster as Stub
@@ -119,6 +123,21 @@ def test_a_record_that_cannot_be_read_holds_operations_back_and_says_so(
     assert rig.round() == 1
 
 
+@contextmanager
+def killed_once_recorded(world: World, rig: Rig) -> Iterator[None]:
+    """The process dies at the first change after the record of its order was stored."""
+    count = world.disk.count
+
+    def kill(verb: str, path: Path) -> None:
+        if rig.host.record.path.exists():
+            raise Killed
+        count(verb, path)
+
+    world.disk.count = kill  # type: ignore[method-assign]
+    yield
+    world.disk.count = count  # type: ignore[method-assign]
+
+
 def test_one_that_is_cut_off_three_times_before_its_switch_fails(
     daemon: Daemon, world: World, depot: Depot
 ) -> None:
@@ -127,10 +146,8 @@ def test_one_that_is_cut_off_three_times_before_its_switch_fails(
         rig = daemon()
         rig.see()
         rig.look()
-        world.disk.changes, world.disk.kill_at = 0, 6
-        with pytest.raises(Killed):
+        with killed_once_recorded(world, rig), pytest.raises(Killed):
             rig.work()
-        world.disk.kill_at = None
         assert rig.host.record.load() is not None
         rig.judge()
     last = daemon()

@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import socket
 import ssl
 import subprocess
 import tempfile
@@ -89,6 +90,7 @@ class Client:
         told = _read(kubeconfig)
         cluster, user = _first(told, "clusters", "cluster"), _first(told, "users", "user")
         self._address = urlsplit(text(cluster, "server"))
+        self._name = text(cluster, "tls-server-name") or self._address.hostname or ""
         self._tls = _context(cluster, user)
         self._headers = {"User-Agent": "contract/1"}
         shown_token = text(user, "token") if token is None else token
@@ -143,7 +145,12 @@ class Client:
 
     def _connect(self, seconds: float) -> http.client.HTTPSConnection:
         host, port = self._address.hostname or "", self._address.port or 443
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=self._tls)
+        line = http.client.HTTPSConnection(host, port, timeout=seconds, context=self._tls)
+        if self._name != host:
+            # The certificate is for another name than the address.
+            bare = socket.create_connection((host, port), seconds)
+            line.sock = self._tls.wrap_socket(bare, server_hostname=self._name)
+        return line
 
 
 def _lines(response: http.client.HTTPResponse) -> Iterator[bytes]:

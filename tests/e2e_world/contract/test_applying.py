@@ -69,7 +69,7 @@ def test_an_apply_must_name_its_manager_and_what_it_applies(widgets: Widgets) ->
     config: Document = {"spec": {"mode": "Fast"}}
     assert widgets.apply(name, config, "").status in (400, 422)
     wrong = widgets.apply(name, config | {"kind": "Other"}, "one")
-    assert wrong.status == 400
+    assert wrong.status >= 400
     assert widgets.apply(name, config | {"metadata": {"name": "x"}}, "one").status == 400
     assert widgets.get(name).status == 404
 
@@ -103,6 +103,11 @@ def test_what_a_manager_no_longer_applies_goes(widgets: Widgets) -> None:
     widgets.apply_status(name, entries(c="On"), "two")
     left = widgets.apply_status(name, entries(b="On"), "one")
     assert set(targets(left)) == {"b", "c"}
+    alone = fresh("alone")
+    widgets.make(alone)
+    widgets.apply_status(alone, entries(a="On"), "one")
+    emptied = widgets.apply_status(alone, {"message": "hello"}, "one")
+    assert emptied.document["status"] == {"message": "hello"}
     status = section(widgets.apply_status(name, {"message": "hello"}, "one").document, "status")
     assert status["message"] == "hello"
     assert set(targets(widgets.get(name))) == {"c"}
@@ -228,6 +233,12 @@ def test_an_apply_that_names_a_version_conflicts_with_another(widgets: Widgets) 
     config: Document = {"metadata": {"resourceVersion": made.version}, "spec": {"mode": "Fast"}}
     refused = widgets.apply(name, config, "one", force="true")
     assert (refused.status, refused.reason) == (409, "Conflict")
+
+
+def test_a_field_that_the_schema_does_not_know_cannot_be_applied(widgets: Widgets) -> None:
+    refused = widgets.apply(fresh("stray"), {"spec": {"mode": "Fast", "stray": 1}}, "one")
+    assert refused.status >= 400
+    assert "field not declared in schema" in text(refused.document, "message")
 
 
 def test_an_applied_object_must_fit_its_schema(widgets: Widgets) -> None:

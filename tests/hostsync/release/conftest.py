@@ -66,7 +66,7 @@ def write_tree(top: Path, tree: Tree = RELEASE) -> None:
 
 def inspected(path: Path, kind: SlotKind = SlotKind.BUNDLE) -> Inspected:
     with open_candidate(path, agent=AGENT, kind=kind) as candidate:
-        return candidate.inspected
+        return candidate.inspect()
 
 
 @pytest.fixture
@@ -84,15 +84,24 @@ def source(request: pytest.FixtureRequest, archive: Path, unpacked: Path) -> Pat
 
 @pytest.fixture
 def refusal(tmp_path: Path) -> Refusal:
-    """Offer the bytes as a candidate; the refusal, which named the path and changed nothing."""
+    """Offer the bytes as a candidate; the refusal, which named the path and changed nothing.
+
+    It is the same whether the candidate is only looked at or unpacked.
+    """
 
     def offer(data: bytes, kind: SlotKind = SlotKind.BUNDLE) -> Refused:
         path = tmp_path / "candidate.tar.gz"
         path.write_bytes(data)
         before = everything(tmp_path)
-        with pytest.raises(Refused) as caught, open_candidate(path, agent=AGENT, kind=kind):
-            pass
+        with pytest.raises(Refused) as looked:
+            inspected(path, kind)
+        with (
+            pytest.raises(Refused) as caught,
+            open_candidate(path, agent=AGENT, kind=kind) as candidate,
+        ):
+            candidate.unpack(tmp_path / "blue", Disk())
         assert everything(tmp_path) == before
+        assert str(looked.value) == str(caught.value)
         assert caught.value.brief.startswith(f"{path}: ")
         assert caught.value.remedy
         return caught.value

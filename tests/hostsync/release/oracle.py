@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 from hostsync.model import SlotKind
 from hostsync.release.archive import read_archive
-from hostsync.release.inspection import inspect
+from hostsync.release.inspection import Nowhere, inspect
 from hostsync.release.member import Member
 from hostsync.release.wanted import Wanted
 from tests.hostsync.release.tarball import AGENT, HOST, SCRIPT, TOP, Raw, pax
@@ -62,7 +62,7 @@ def read(data: bytes) -> Found:
             content=iter((content,)),
         )
 
-    inspect((noted(member) for member in read_archive([data], WANTED)), WANTED)
+    inspect((noted(member) for member in read_archive([data], WANTED)), WANTED, Nowhere())
     return found
 
 

@@ -52,7 +52,7 @@ def test_a_small_release_may_compress_as_well_as_it_likes(tmp_path: Path) -> Non
     path = tmp_path / "a.tar.gz"
     path.write_bytes(bundle(file("zeros", bytes(15 * MIB))))
     with open_candidate(path, agent=AGENT, kind=SlotKind.BUNDLE) as candidate:
-        assert candidate.inspected.size == 15 * MIB + len(SCRIPT)
+        assert candidate.inspect().size == 15 * MIB + len(SCRIPT)
 
 
 def test_a_bomb_is_stopped_by_the_bytes_it_used_not_by_those_that_follow_it() -> None:

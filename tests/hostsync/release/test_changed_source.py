@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hostsync.errors import DiskError, Failed
+from hostsync.errors import DiskError, Failed, Reason, Refused
 from hostsync.fs import Disk
 from hostsync.model import SlotKind, tree_digest
 from hostsync.release import open_candidate, scan
@@ -16,6 +16,7 @@ from tests.hostsync.release.conftest import everything, inspected, write_tree
 from tests.hostsync.release.tarball import (
     AGENT,
     RELEASE,
+    SCRIPT,
     TOP,
     Raw,
     bundle,
@@ -40,8 +41,8 @@ def test_the_opened_object_is_staged_although_another_took_its_path(
     with open_candidate(source, agent=AGENT, kind=BUNDLE) as candidate:
         replaced(source)
         candidate.stage(target, Disk())
-        assert tree_digest(scan(target)) == candidate.inspected.content_digest
-    assert inspected(source).content_digest != candidate.inspected.content_digest
+        assert tree_digest(scan(target)) == candidate.inspect().content_digest
+    assert inspected(source).content_digest != candidate.inspect().content_digest
 
 
 def overwritten(path: Path, data: bytes) -> None:
@@ -51,18 +52,22 @@ def overwritten(path: Path, data: bytes) -> None:
 
 
 def restage_fails(source: Path, target: Path, change: Callable[[], None], *, during: bool) -> str:
-    """Change the source before or during staging; the failure's text, which left nothing."""
+    """Change the source after it was inspected, before or while it is unpacked.
+
+    The failure's text, which left nothing.
+    """
     with open_candidate(source, agent=AGENT, kind=BUNDLE) as candidate:
+        candidate.inspect()
         pending = [change]
         if not during:
             pending.pop()()
 
-        def on_bytes(done: int, total: int) -> None:
+        def on_bytes(_done: int) -> None:
             if pending:
                 pending.pop()()
 
         with pytest.raises(Failed) as caught:
-            candidate.stage(target, Disk(), on_bytes)
+            candidate.unpack(target, Disk(), on_bytes=on_bytes)
     assert not isinstance(caught.value, DiskError)
     assert os.listdir(target.parent) == []
     return str(caught.value)
@@ -86,18 +91,38 @@ def test_an_archive_overwritten_in_place_fails_and_leaves_nothing(
     assert "the source changed after it was inspected" in text
 
 
+def stored(data: bytes) -> bytes:
+    """A release that is as long in its archive whatever the data, of a given length, is."""
+    plain = gzip.decompress(bundle(file("lib/x", data)))
+    return gzip.compress(plain, compresslevel=0, mtime=0)
+
+
 def test_an_archive_replaced_in_place_by_one_of_equal_size_fails(
     archive: Path, target: Path
 ) -> None:
-    def stored(data: bytes) -> bytes:
-        plain = gzip.decompress(bundle(file("lib/x", data)))
-        return gzip.compress(plain, compresslevel=0, mtime=0)
-
     one, two = stored(b"good"), stored(b"evil")
     assert len(one) == len(two)
     archive.write_bytes(one)
     text = restage_fails(archive, target, lambda: overwritten(archive, two), during=False)
-    assert "installed content is" in text
+    assert "it has other bytes than before: the source changed" in text
+
+
+@pytest.mark.parametrize("kind", list(SlotKind), ids=str)
+def test_bytes_that_change_before_they_are_parsed_for_the_first_time_are_refused(
+    tmp_path: Path, archive: Path, target: Path, kind: SlotKind
+) -> None:
+    """No digest was ordered: still, what is parsed is what was there when it was opened."""
+    one, two = stored(b"good"), stored(b"evil")
+    if kind is SlotKind.FILE:
+        one, two = SCRIPT, SCRIPT.replace(b"1", b"2")
+    path = tmp_path / "candidate"
+    path.write_bytes(one)
+    with open_candidate(path, agent=AGENT, kind=kind) as candidate:
+        overwritten(path, two)
+        with pytest.raises(Refused, match="it has other bytes than before") as caught:
+            candidate.unpack(target, Disk())
+    assert caught.value.reason is Reason.BAD_CANDIDATE
+    assert os.listdir(target.parent) == []
 
 
 @pytest.mark.parametrize("during", [False, True])
@@ -126,15 +151,15 @@ def test_a_file_whose_length_changes_while_it_is_copied_fails_and_leaves_nothing
 ) -> None:
     native = unpacked / "lib/native.so"
 
-    def on_bytes(done: int, total: int) -> None:
-        if 100_000 < done < total:
+    def on_bytes(done: int) -> None:
+        if done > 100_000:
             os.truncate(native, size)
 
     with (
         open_candidate(unpacked, agent=AGENT, kind=BUNDLE) as candidate,
         pytest.raises(Failed, match=r"'lib/native.so' changed its size while being read"),
     ):
-        candidate.stage(target, Disk(), on_bytes)
+        candidate.unpack(target, Disk(), on_bytes=on_bytes)
     assert os.listdir(target.parent) == []
 
 

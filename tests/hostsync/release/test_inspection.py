@@ -186,12 +186,12 @@ def test_bytes_with_another_digest_than_expected_are_not_parsed(tmp_path: Path) 
 def test_a_candidate_with_the_expected_digest_is_taken_in_every_form(source: Path) -> None:
     expected = inspected(source).source_digest
     with open_candidate(source, agent=AGENT, kind=BUNDLE, expected=expected) as candidate:
-        assert candidate.inspected.source_digest == expected
+        assert candidate.inspect().source_digest == expected
 
 
 def test_a_directory_with_other_content_than_expected_is_refused(unpacked: Path) -> None:
     with (
         pytest.raises(Refused, match="ordered was 000000"),
-        open_candidate(unpacked, agent=AGENT, kind=BUNDLE, expected=Digest("0" * 64)),
+        open_candidate(unpacked, agent=AGENT, kind=BUNDLE, expected=Digest("0" * 64)) as candidate,
     ):
-        pass
+        candidate.inspect()

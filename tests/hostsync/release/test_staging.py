@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from hostsync.errors import DiskError, Failed, Reason, Refused
 from hostsync.fs import Disk
 from hostsync.model import SlotKind, tree_digest
+from hostsync.ports import Draft
 from hostsync.release import open_candidate, scan
 from tests.hostsync.release.conftest import everything, inspected
 from tests.hostsync.release.tarball import (
@@ -36,7 +39,7 @@ def test_what_is_staged_is_what_was_inspected_whatever_the_umask(
 ) -> None:
     with open_candidate(source, agent=AGENT, kind=BUNDLE) as candidate:
         candidate.stage(target, Disk())
-        assert tree_digest(scan(target)) == candidate.inspected.content_digest
+        assert tree_digest(scan(target)) == candidate.inspect().content_digest
     found = {entry.path: (entry.mode, entry.is_directory) for entry in scan(target)}
     assert found == {path: (mode, data is None) for path, (mode, data) in RELEASE.items()}
     assert target.stat().st_mode & 0o7777 == 0o755
@@ -72,12 +75,11 @@ def test_odd_modes_of_a_source_become_the_two_modes_of_a_release(
 
 
 def test_progress_counts_up_to_the_size_of_the_release(source: Path, target: Path) -> None:
-    seen: list[tuple[int, int]] = []
+    seen: list[int] = []
     with open_candidate(source, agent=AGENT, kind=BUNDLE) as candidate:
-        candidate.stage(target, Disk(), lambda done, total: seen.append((done, total)))
-        size = candidate.inspected.size
+        size = candidate.unpack(target, Disk(), on_bytes=seen.append).size
     assert seen == sorted(seen)
-    assert seen[-1] == (size, size)
+    assert seen[-1] == size
 
 
 def test_a_candidate_can_be_staged_more_than_once(source: Path, target: Path) -> None:
@@ -113,25 +115,35 @@ class FailingDisk(Disk):
         self.left = at
         self.is_silent = is_silent
 
-    def make_directory(self, path: Path, mode: int = 0o755) -> None:
-        self._count(path)
-        super().make_directory(path, mode)
-
-    def write(
-        self, path: Path, data: bytes | Iterable[bytes], mode: int, *, durable: bool = True
-    ) -> None:
-        content = data if isinstance(data, bytes) else b"".join(data)
-        self._count(path)
-        kept = content[:-1] if self.left < 0 else content
-        super().write(path, kept, mode, durable=durable)
+    @contextmanager
+    def draft(self, path: Path) -> Iterator[Draft]:
+        with super().draft(path) as draft:
+            yield FailingDraft(draft, self)
 
     def flush(self, path: Path) -> None:
-        self._count(path)
+        self.count(path)
 
-    def _count(self, path: Path) -> None:
+    def count(self, path: Path | str) -> None:
         self.left -= 1
         if self.left < 0 and not self.is_silent:
             raise DiskError(f"cannot write {path}: No space left on device")
+
+
+@dataclass(slots=True)
+class FailingDraft:
+    """A draft on that disk."""
+
+    inner: Draft
+    disk: FailingDisk
+
+    def make_directory(self, path: str) -> None:
+        self.disk.count(path)
+        self.inner.make_directory(path)
+
+    def write(self, path: str, content: Iterable[bytes], mode: int) -> None:
+        self.disk.count(path)
+        kept = b"".join(content)[: -1 if self.disk.left < 0 else None]
+        self.inner.write(path, [kept], mode)
 
 
 def test_a_disk_that_fails_at_any_step_leaves_nothing_at_the_target(
@@ -144,7 +156,7 @@ def test_a_disk_that_fails_at_any_step_leaves_nothing_at_the_target(
                 candidate.stage(target, FailingDisk(step))
             assert os.listdir(target.parent) == []
         candidate.stage(target, FailingDisk(steps))
-        assert tree_digest(scan(target)) == candidate.inspected.content_digest
+        assert tree_digest(scan(target)) == candidate.inspect().content_digest
 
 
 def test_a_disk_that_loses_bytes_is_found_out(source: Path, target: Path) -> None:
@@ -157,12 +169,12 @@ def test_a_disk_that_loses_bytes_is_found_out(source: Path, target: Path) -> Non
 
 
 def test_an_interrupt_while_staging_leaves_nothing(source: Path, target: Path) -> None:
-    def interrupt(done: int, total: int) -> None:
+    def interrupt(done: int) -> None:
         raise KeyboardInterrupt
 
     with (
         open_candidate(source, agent=AGENT, kind=BUNDLE) as candidate,
         pytest.raises(KeyboardInterrupt),
     ):
-        candidate.stage(target, Disk(), interrupt)
+        candidate.unpack(target, Disk(), on_bytes=interrupt)
     assert os.listdir(target.parent) == []
