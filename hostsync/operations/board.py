@@ -63,8 +63,9 @@ class Board:
 
     def wait(self, seconds: float | None) -> None:
         """Return when there is news since the last wait, at the latest after that time."""
+        longest = None if seconds is None else min(seconds, threading.TIMEOUT_MAX)
         with self._changed:
-            self._changed.wait_for(lambda: self._news, seconds)
+            self._changed.wait_for(lambda: self._news, longest)
             self._news = False
 
     def _wake(self) -> None:

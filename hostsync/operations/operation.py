@@ -130,15 +130,16 @@ class Operation:
         raise UnreadableError(f"not a {KIND}: {trouble}")
 
 
+_Name = Annotated[str, msgspec.Meta(min_length=1)]
+_Seconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
+
+
 class _Metadata(msgspec.Struct, kw_only=True):
-    name: str
-    uid: str
+    name: _Name
+    uid: _Name
     resourceVersion: str = ""  # noqa: N815
     generation: int = 0
     creationTimestamp: str = ""  # noqa: N815
-
-
-_Seconds = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
 
 class _Spec(msgspec.Struct, kw_only=True):

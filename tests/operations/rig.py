@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from e2e.world.cluster import Cluster as Stub
@@ -31,7 +33,7 @@ from hostsync.trust import Trust
 from hostsync.workers import Machines
 from tests.hostsync.intake import LOOPBACK
 from tests.hostsync.release.web_server import Server
-from tests.hostsync.world import World
+from tests.hostsync.world import Killed, World
 from tests.operations.specimens import CANARY, ME, a_document
 
 Play = Callable[[Host], Host]
@@ -40,6 +42,21 @@ Play = Callable[[Host], Host]
 
 def as_it_is(host: Host) -> Host:
     return host
+
+
+@contextmanager
+def killed_once_recorded(world: World) -> Iterator[None]:
+    """The process dies at the first change after the record of its order was stored."""
+    count, record = world.disk.count, world.host().record.path
+
+    def kill(verb: str, path: Path) -> None:
+        if record.exists():
+            raise Killed
+        count(verb, path)
+
+    world.disk.count = kill  # type: ignore[method-assign]
+    yield
+    world.disk.count = count  # type: ignore[method-assign]
 
 
 def host_of(world: World, play: Play = as_it_is, me: Membership = ME) -> Host:

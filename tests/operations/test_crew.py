@@ -19,6 +19,7 @@ from hostsync.operations.crew import Crew
 from hostsync.operations.demand import Demand, Reboot
 from hostsync.operations.operation import Operation
 from tests.hostsync.world import Killed, Time, World
+from tests.operations.rig import killed_once_recorded
 from tests.operations.specimens import an_operation
 
 
@@ -211,10 +212,8 @@ def handlers() -> Iterator[None]:
 def test_orders_are_taken_once_what_a_record_held_is_settled_and_a_fallen_task_ends_the_daemon(
     world: World, handlers: None
 ) -> None:
-    world.disk.changes, world.disk.kill_at = 0, 5
-    with pytest.raises(Killed):
+    with killed_once_recorded(world), pytest.raises(Killed):
         switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
-    world.disk.kill_at = None
     assert world.host().record.load() is not None
     seen: list[object] = []
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from e2e.world.cluster import Cluster as Stub
+from e2e.world.documents import Document
+from e2e.world.rules import Origin
 from hostsync import lock
 from hostsync.operations.desk import LOOK_SECONDS, RETRY_SECONDS
 from tests.hostsync.release.web_server import answer
@@ -14,6 +18,8 @@ from tests.operations.rig import Depot, Rig
 from tests.operations.specimens import CANARY, DIGEST, ME
 
 pytestmark = pytest.mark.slow
+
+STATUS = Origin(now="2026-11-30T12:00:00Z", subresource="status")
 
 
 def test_an_order_goes_from_pending_to_its_published_verdict(
@@ -186,6 +192,23 @@ def test_an_operation_is_deleted_its_time_after_its_end_and_not_before(
     assert stub.listed("machineoperations").keys() == {"kept", "theirs"}
     rig.look()
     assert rig.pauses[-1] is None
+
+
+def test_an_end_in_a_time_that_nobody_lives_to_see_is_waited_for_all_the_same(
+    rig: Rig, stub: Stub, world: World
+) -> None:
+    rig.order(ttlSecondsAfterFinished=1)
+    status: Document = {"phase": "Complete", "completedAt": "9999-12-31T23:59:59Z"}
+    told: Document = {"status": status}
+    stub.registry.change(stub.at("machineoperations", "op"), lambda held: held | told, STATUS)
+    rig.round()
+    rig.board.wait(0)
+    waiting = threading.Thread(target=rig.board.wait, args=(rig.pauses[-1],))
+    waiting.start()
+    rig.board.nudge()
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert rig.phase() == "Complete"
 
 
 def test_one_made_anew_in_the_place_of_one_that_is_to_be_deleted_stays(

@@ -80,6 +80,14 @@ def test_a_time_to_live_that_the_definition_excludes_is_unreadable(ttl: object) 
         Operation.parse(document)
 
 
+@pytest.mark.parametrize("field", ["name", "uid"])
+def test_one_that_nobody_could_tell_from_another_is_unreadable(field: str) -> None:
+    document = as_stored()
+    document["metadata"][field] = ""
+    with pytest.raises(UnreadableError):
+        Operation.parse(document)
+
+
 def test_half_a_character_is_unreadable() -> None:
     document = json.loads('{"metadata": {"name": "\\ud800", "uid": "u"}, "spec": {}}')
     with pytest.raises(UnreadableError):

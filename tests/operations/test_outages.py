@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
 
 from e2e.world.cluster import Cluster as Stub
@@ -13,7 +9,7 @@ from e2e.world.conduct import EVERY_OTHER_WRITE_CONFLICTS, Conduct
 from hostsync.operations.desk import RETRY_SECONDS
 from tests.hostsync.test_transaction import current_version
 from tests.hostsync.world import Killed, World
-from tests.operations.rig import Daemon, Depot, Rig
+from tests.operations.rig import Daemon, Depot, Rig, killed_once_recorded
 from tests.operations.specimens import ME
 
 pytestmark = pytest.mark.slow
@@ -123,21 +119,6 @@ def test_a_record_that_cannot_be_read_holds_operations_back_and_says_so(
     assert rig.round() == 1
 
 
-@contextmanager
-def killed_once_recorded(world: World, rig: Rig) -> Iterator[None]:
-    """The process dies at the first change after the record of its order was stored."""
-    count = world.disk.count
-
-    def kill(verb: str, path: Path) -> None:
-        if rig.host.record.path.exists():
-            raise Killed
-        count(verb, path)
-
-    world.disk.count = kill  # type: ignore[method-assign]
-    yield
-    world.disk.count = count  # type: ignore[method-assign]
-
-
 def test_one_that_is_cut_off_three_times_before_its_switch_fails(
     daemon: Daemon, world: World, depot: Depot
 ) -> None:
@@ -146,7 +127,7 @@ def test_one_that_is_cut_off_three_times_before_its_switch_fails(
         rig = daemon()
         rig.see()
         rig.look()
-        with killed_once_recorded(world, rig), pytest.raises(Killed):
+        with killed_once_recorded(world), pytest.raises(Killed):
             rig.work()
         assert rig.host.record.load() is not None
         rig.judge()
