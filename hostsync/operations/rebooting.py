@@ -109,7 +109,7 @@ def _restart(hosts: Sequence[Host], begun: Restart, say: Say) -> None:
         host.event("restart", "started", f"machine {begun.machine}")
         _job(host, UnitVerb.STOP, unit, STOP_SECONDS)
     if host.units.state(unit).active not in ("active", "activating"):
-        _await(host, FORGET_SECONDS, lambda: _find(host, begun.machine) is None,
+        _await(host, FORGET_SECONDS, lambda: _is_forgotten(host, begun.machine),
                f"machined still lists {begun.machine} after it stopped")  # fmt: skip
         _prepare(hosts, begun.machine)
         say(f"starting machine {begun.machine}")
@@ -156,6 +156,14 @@ def _await(host: Host, seconds: float, condition: Callable[[], bool], trouble: s
 
 def _find(host: Host, name: str) -> Worker | None:
     return next((each for each in host.machines.running() if each.name == name), None)
+
+
+def _is_forgotten(host: Host, name: str) -> bool:
+    """Whether machined lists it no more; one that cannot be asked just now is asked again."""
+    try:
+        return _find(host, name) is None
+    except MachineError:
+        return False
 
 
 def _is_up(host: Host, name: str) -> bool:

@@ -64,6 +64,7 @@ class Watching:
         self._means = means
         self._version = ""
         self._failures = 0
+        self._expirations = 0
         self._told: Trouble = Trouble(None)
 
     def run(self) -> None:
@@ -81,6 +82,7 @@ class Watching:
         except ClusterError as error:
             return self._after(error)
         self._calm()
+        self._expirations = 0
         return self._means.chance()
 
     def _follow(self) -> None:
@@ -93,6 +95,7 @@ class Watching:
         seconds = self._means.seconds * (0.8 + 0.4 * self._means.chance())
         for seen in self._cluster.watch(self._selector, self._version, seconds):
             self._calm()
+            self._expirations = 0
             if seen.operation is not None and seen.change is Change.PUT:
                 self._board.put(self._scope, seen.operation)
             elif seen.operation is not None and seen.change is Change.GONE:
@@ -103,7 +106,9 @@ class Watching:
         match error.cause:
             case ClusterCause.EXPIRED:
                 self._version = ""
-                return self._means.chance()
+                longest = min(2.0**self._expirations, LONGEST_PAUSE)
+                self._expirations = min(self._expirations + 1, 16)
+                return longest * self._means.chance()
             case ClusterCause.NO_FIELD if self._selector:
                 # What the server cannot select is selected here: the board's readers compare.
                 self._selector = self._version = ""

@@ -19,6 +19,7 @@ NEVER = 1e9
 class PlayedMachine:
     """`forgotten_after`, `listed_after` and `ready_after` are seconds since the stop or start.
 
+    `machined_away` is for how long after a stop machined cannot be asked.
     `dies_before` is the process's end: before that verb of the unit is queued, or after it.
     """
 
@@ -33,6 +34,7 @@ class PlayedMachine:
     ready_after: float = 3.0
     says: str = "running"
     start_ends: str = "done"
+    machined_away: float = 0.0
     dies_before: UnitVerb | None = None
     dies_after: UnitVerb | None = None
     requests: list[str] = field(default_factory=list)
@@ -115,8 +117,14 @@ class _Machines(PlayedMachines):
         self.mirror_fails, self.count = there.mirror_fails, there.count
 
     def running(self) -> tuple[Worker, ...]:
+        machine = self.machine
+        if machine.stopped_at and self._since_stop() < machine.machined_away:
+            raise MachineError("cannot reach machined over the system bus")
         found = super().running()
         return tuple(each for each in found if each.name != NAME or self.machine.is_listed)
+
+    def _since_stop(self) -> float:
+        return self.machine.world.time.now - self.machine.stopped_at
 
     def run(self, worker: Worker, argv: tuple[str, ...], timeout: float) -> Completed:
         if argv[0] != "/usr/bin/systemctl":

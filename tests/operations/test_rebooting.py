@@ -68,6 +68,15 @@ def test_it_is_not_started_while_machined_still_knows_it(
     assert end(world).trouble == ""
 
 
+def test_machined_that_is_away_for_a_while_leaves_no_machine_stopped(
+    machine: PlayedMachine, world: World
+) -> None:
+    machine.machined_away = 10
+    act(machine)
+    assert machine.active == "active"
+    assert end(world).trouble == ""
+
+
 def test_a_degraded_machine_is_ready(machine: PlayedMachine, world: World) -> None:
     machine.says = "degraded"
     act(machine)

@@ -108,6 +108,14 @@ def test_a_version_that_is_too_old_leads_to_a_new_list_that_forgets_what_went() 
     assert watched.causes() == []
 
 
+def test_a_server_that_forgets_at_once_each_time_is_listed_ever_less_often() -> None:
+    watched = Watched(chance=lambda: 1.0)
+    watched.cluster.watches = [[trouble(ClusterCause.EXPIRED)]] * 8
+    assert watched.turns(8) == [1, 2, 4, 8, 16, 32, LONGEST_PAUSE, LONGEST_PAUSE]
+    watched.cluster.watches = [[mark("900"), trouble(ClusterCause.EXPIRED)]]
+    assert watched.turns(1) == [1]
+
+
 def test_a_list_that_expired_between_its_pages_is_begun_anew() -> None:
     watched = Watched()
     watched.cluster.before["list"] = [raising(ClusterCause.EXPIRED)]
