@@ -25,8 +25,7 @@ from hostsync.layout import TEMPORARY_PREFIX
 from hostsync.ports import Draft, Scratch
 
 _RENAME_NOREPLACE = 1
-_SYNC_RANGE_WRITE = 2
-_BEGIN_AT = 8 << 20
+_SYNC_RANGE_WRITE, _BEGIN_AT = 2, 8 << 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -89,14 +88,11 @@ class Disk:
     def flush(self, path: Path) -> None:
         """See `ports.Fs.flush`."""
         with _told(path, "flush"):
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
+            with _closed(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as fd:
                 if stat.S_ISREG(os.fstat(fd).st_mode):
                     os.fsync(fd)
                 elif _libc.syncfs(fd) != 0:
                     raise OSError(ctypes.get_errno(), "syncfs failed")
-            finally:
-                os.close(fd)
             _fsync(path.parent)
 
     def sweep(self, directory: Path, prefix: str) -> tuple[str, ...]:
@@ -138,22 +134,16 @@ class _Draft:
     def make_directory(self, path: str) -> None:
         with _told(self._top / path, "create the directory"):
             name = self._enter(path)
-            os.mkdir(name, 0o700, dir_fd=self._fd)
-            fd = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._fd)
-            try:
-                os.fchmod(fd, 0o755)  # Under any umask.
-            finally:
-                os.close(fd)
+            os.mkdir(name, 0o755, dir_fd=self._fd)
+            with _closed(os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=self._fd)) as fd:
+                _set_mode(fd, 0o755)
 
     def write(self, path: str, content: Iterable[bytes], mode: int) -> None:
         with _told(self._top / path, "write"):
             name = self._enter(path)
-            fd = os.open(name, _NEW_FILE, 0o600, dir_fd=self._fd)
-            try:
+            with _closed(os.open(name, _NEW_FILE, mode, dir_fd=self._fd)) as fd:
                 _write_on(fd, content)
-                os.fchmod(fd, mode)
-            finally:
-                os.close(fd)
+                _set_mode(fd, mode)
 
     def close(self) -> None:
         os.close(self._fd)
@@ -237,6 +227,12 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
+def _set_mode(fd: int, mode: int) -> None:
+    """Exactly `mode`, whatever the umask took; the journal is spared what changes nothing."""
+    if stat.S_IMODE(os.fstat(fd).st_mode) != mode:
+        os.fchmod(fd, mode)
+
+
 def _write_on(fd: int, content: Iterable[bytes]) -> None:
     """Write it all; the disk begins with what is there while more is still made."""
     begun = done = 0
@@ -249,9 +245,14 @@ def _write_on(fd: int, content: Iterable[bytes]) -> None:
 
 
 def _fsync(path: Path) -> None:
-    fd = os.open(path, _DIRECTORY)
-    try:
+    with _closed(os.open(path, _DIRECTORY)) as fd:
         os.fsync(fd)
+
+
+@contextmanager
+def _closed(fd: int) -> Iterator[int]:
+    try:
+        yield fd
     finally:
         os.close(fd)
 

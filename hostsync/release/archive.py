@@ -8,6 +8,7 @@ entry can change what an earlier one meant, and there are no links to follow.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 
 from hostsync.release.flaw import FETCH_AGAIN, Flaw, subject
 from hostsync.release.gzip_stream import GzipStream
@@ -35,14 +36,22 @@ from hostsync.release.wanted import Wanted
 _PIECE = 128 * 1024
 
 
-def read_archive(compressed: Iterable[bytes], wanted: Wanted) -> Generator[Member, None, None]:
+def read_archive(
+    compressed: Iterable[bytes], wanted: Wanted, *, is_long: bool = False
+) -> Generator[Member, None, None]:
     """The members of the archive, directories before what they contain, the top left out.
 
     Directories that are only implied by a path are given too, with mode 0755. Raises Flaw at
-    the first entry or byte that breaks a rule; members given until then are to be discarded.
+    the first entry or byte that breaks a rule; members given until then are to be discarded. For
+    `is_long` see `GzipStream`; close it when leaving early.
     """
+    with closing(GzipStream(compressed, is_long=is_long)) as stream:
+        yield from _members(stream, wanted)
+
+
+def _members(stream: GzipStream, wanted: Wanted) -> Iterator[Member]:
     roll = Roll()
-    for header, content in _entries(GzipStream(compressed)):
+    for header, content in _entries(stream):
         path = _admitted_path(header, wanted)
         is_directory = header.kind is Kind.DIRECTORY
         for above in roll.admit(header.name, is_directory=is_directory, size=header.size):

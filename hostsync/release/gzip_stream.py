@@ -9,8 +9,9 @@ back output although it has taken all input; `unused_data` is what came after th
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
+from hostsync.release.ahead import read_ahead
 from hostsync.release.flaw import FETCH_AGAIN, Flaw
 from hostsync.release.member import EXPANDED_LIMIT, MIB
 
@@ -33,20 +34,28 @@ def expanded_size(trailer: bytes) -> int:
 
 
 class GzipStream:
-    """A reader over compressed chunks; every method raises Flaw at the first wrong byte."""
+    """A reader over compressed chunks; every method raises Flaw at the first wrong byte.
 
-    def __init__(self, compressed: Iterable[bytes]) -> None:
+    Of a long stream the next pieces are inflated on a thread meanwhile, which `close` ends.
+    """
+
+    def __init__(self, compressed: Iterable[bytes], *, is_long: bool = False) -> None:
         self._source = iter(compressed)
         self._inflater = zlib.decompressobj(_GZIP_ONLY)
         self._taken = 0
         self._expanded = 0
+        self._pieces = read_ahead(self._expand()) if is_long else self._expand()
         self._piece = b""
         self._at = 0
+
+    def close(self) -> None:
+        """End what goes on beside."""
+        self._pieces.close()
 
     def take(self, limit: int) -> bytes:
         """Between 1 and `limit` bytes; none only at the end, when all of the source was checked."""
         if self._at == len(self._piece):
-            self._piece, self._at = self._expand(), 0
+            self._piece, self._at = next(self._pieces, b""), 0
         # What is asked for in whole is handed on as it is, not copied.
         head = self._piece[self._at : self._at + limit]
         self._at += len(head)
@@ -62,7 +71,7 @@ class GzipStream:
             found += part
         return found
 
-    def _expand(self) -> bytes:
+    def _expand(self) -> Generator[bytes, None, None]:
         while not self._inflater.eof:
             data = self._inflater.unconsumed_tail or self._next_chunk()
             try:
@@ -72,11 +81,10 @@ class GzipStream:
             self._expanded += len(piece)
             self._check_caps()
             if piece:
-                return piece
-            if not data and not self._inflater.eof:
+                yield piece
+            elif not data and not self._inflater.eof:
                 raise Flaw("its compressed data is cut short", remedy=FETCH_AGAIN)
         self._check_nothing_follows()
-        return b""
 
     def _next_chunk(self) -> bytes:
         chunk = next(self._source, b"")

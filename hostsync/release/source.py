@@ -24,6 +24,9 @@ from hostsync.release.member import EXPANDED_LIMIT, MIB, SEAL_NAME, Member, Roll
 from hostsync.release.tree import read_chunks, read_file, walk
 from hostsync.release.wanted import Wanted
 
+_LONG = MIB
+"""Archives from so many bytes on are worth a thread."""
+
 OnChunk = Callable[[bytes], None]
 
 
@@ -73,7 +76,9 @@ class Source:
         match self.form:
             case Form.ARCHIVE:
                 compressed = _tapped(read_chunks(self.fd, self.size), on_chunk)
-                yield from read_archive(compressed, self.wanted)
+                is_long = self.size >= _LONG
+                with closing(read_archive(compressed, self.wanted, is_long=is_long)) as members:
+                    yield from members
             case Form.FILE:
                 member = read_file(self.fd)
                 content = _tapped(member.content, on_chunk)

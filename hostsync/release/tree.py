@@ -117,7 +117,7 @@ def _names(fd: int, above: str) -> list[str]:
 def _opened(name: str, at: int | None, path: str) -> Iterator[tuple[int, os.stat_result]]:
     try:
         _check_type(os.stat(name, dir_fd=at, follow_symlinks=False), path)
-        fd = os.open(name, _OPEN, dir_fd=at)
+        fd = _open_quietly(name, at)
     except OSError as error:
         raise Unreadable(path, error) from error
     try:
@@ -126,6 +126,17 @@ def _opened(name: str, at: int | None, path: str) -> Iterator[tuple[int, os.stat
         yield fd, status
     finally:
         os.close(fd)
+
+
+def _open_quietly(name: str, at: int | None) -> int:
+    """Reading is to leave no trace either: no time of access, which costs the disk a write.
+
+    Only root and the owner may ask for that (open(2), O_NOATIME).
+    """
+    try:
+        return os.open(name, _OPEN | os.O_NOATIME, dir_fd=at)
+    except PermissionError:
+        return os.open(name, _OPEN, dir_fd=at)
 
 
 def _check_type(status: os.stat_result, path: str) -> None:
