@@ -27,20 +27,21 @@ def pytest_configure() -> None:
 def announce(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Write a line to the terminal at once, whatever pytest captures.
 
-    A worker of xdist has no terminal of its own, but the standard error that all share.
+    A worker of xdist writes to the standard error that all share: it has no terminal of its own.
     """
     terminal = request.config.pluginmanager.get_plugin("terminalreporter")
     capture = request.config.pluginmanager.get_plugin("capturemanager")
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    assert terminal is not None
     assert capture is not None
 
     def write(what: str) -> None:
         with capture.global_and_fixture_disabled():
-            if terminal is not None:
+            if worker:
+                sys.stderr.write(f"\nlab {worker}: {what}\n")
+            else:
                 terminal.ensure_newline()
                 terminal.write_line(f"lab: {what}")
-            else:
-                sys.stderr.write(f"\nlab {worker}: {what}\n")
 
     return write
 

@@ -103,14 +103,6 @@ def _pythons() -> list[Path | None]:
     return [None, system] if fits else [None]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have tests of the same release run in the same process, which builds it once."""
-    for item in items:
-        call = getattr(item, "callspec", None)
-        if call is not None and "built" in call.params:
-            item.add_marker(pytest.mark.xdist_group(f"built {call.params['built']}"))
-
-
 @pytest.fixture(scope="session", params=_pythons(), ids=lambda path: "system" if path else "own")
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """One release per kind of interpreter that this machine has."""

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bundle import elf
-from tests.bundle.conftest import VERSION, Built
+import bundle
+from bundle import bytecode, elf, source
+from bundle.archive import read_archive
+from tests.bundle.conftest import VERSION, Built, write_source
 
 pytestmark = pytest.mark.slow
 
@@ -237,3 +239,28 @@ def install_shell_and_glibc(built: Built, rootfs: Path) -> None:
         target = rootfs / place.relative_to("/")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
+
+
+@pytest.mark.parametrize("built", [None], ids=["own"], indirect=True)
+def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predicts(
+    built: Built, tmp_path: Path
+) -> None:
+    other = bundle.build(
+        bundle.BuildOptions(
+            source=write_source(tmp_path / "another place"),
+            output=tmp_path,
+            version="2.0.0",
+            python=built.interpreter.executable,
+        )
+    )
+
+    repacked = bundle.repack(built.archive, tmp_path / "repacked.tar.gz", version="2.0.0")
+
+    assert repacked.read_bytes() == other.read_bytes()
+    back = bundle.repack(other, tmp_path / "back.tar.gz", version=VERSION)
+    assert back.read_bytes() == built.archive.read_bytes()
+    before, after = read_archive(built.archive).tree, read_archive(other).tree
+    assert before.keys() == after.keys()
+    stamped = {*source.version_files()}
+    stamped |= {bytecode.cache_name(name, built.interpreter.cache_tag) for name in stamped}
+    assert {name for name in before if before[name] != after[name]} == stamped

@@ -11,7 +11,7 @@ from bundle.archive import Release, read_archive, write_archive
 from bundle.errors import ArchiveError, OptionError
 from bundle.interpreter import Interpreter
 from bundle.tree import Entry
-from tests.bundle.conftest import VERSION, Built, write_source
+from tests.bundle.conftest import VERSION, write_source
 
 MODULE = "lib/hostsync/hostsync/cli.py"
 
@@ -29,32 +29,6 @@ def small(tmp_path_factory: pytest.TempPathFactory, own_interpreter: Interpreter
     tree = bytecode.add_bytecode(tree, own_interpreter)
     write_archive(Release(top="hostsync-linux-amd64", tree=tree, mtime=7), work / "small.tar.gz")
     return work / "small.tar.gz"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("built", [None], ids=["own"], indirect=True)
-def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predicts(
-    built: Built, tmp_path: Path
-) -> None:
-    other = bundle.build(
-        bundle.BuildOptions(
-            source=write_source(tmp_path / "another place"),
-            output=tmp_path,
-            version="2.0.0",
-            python=built.interpreter.executable,
-        )
-    )
-
-    repacked = bundle.repack(built.archive, tmp_path / "repacked.tar.gz", version="2.0.0")
-
-    assert repacked.read_bytes() == other.read_bytes()
-    back = bundle.repack(other, tmp_path / "back.tar.gz", version=VERSION)
-    assert back.read_bytes() == built.archive.read_bytes()
-    before, after = read_archive(built.archive).tree, read_archive(other).tree
-    assert before.keys() == after.keys()
-    stamped = {*source.version_files()}
-    stamped |= {bytecode.cache_name(name, built.interpreter.cache_tag) for name in stamped}
-    assert {name for name in before if before[name] != after[name]} == stamped
 
 
 def test_without_changes_the_bytes_stay(small: Path, tmp_path: Path) -> None:

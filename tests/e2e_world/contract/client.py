@@ -20,7 +20,7 @@ JSON = "application/json"
 MERGE = "application/merge-patch+json"
 OPERATIONS = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
-CALL_SECONDS = 30.0
+CALL_SECONDS = 120.0
 WATCH_SECONDS = 120.0
 
 

@@ -16,7 +16,7 @@ from tests.e2e_world.contract.client import Client
 from tests.e2e_world.contract.kinds import DEFINITIONS, GROUP, Widgets, definition, fresh
 
 REAL = os.environ.get("HOSTSYNC_KUBE_CONTRACT", "")
-SERVED_SECONDS = 30.0
+SERVED_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
