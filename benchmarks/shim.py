@@ -5,8 +5,9 @@
 The candidates are run in turn, pairwise interleaved, so that a machine that is busy for a moment
 is busy for all of them; ratios are of medians. The launcher of a bundle (/bin/sh, readlink) is
 left out: candidates are run as the launcher's exec does. The endpoints are on loopback and answer
-at once. "failing" ends with a remembered failure. The peer (benchmarks/peer.py) is installed from
-the package index, and left out where that cannot be.
+at once. "failing" ends with a remembered failure. The peers are a plugin on azure-identity
+(benchmarks/peer.py), installed from the package index, and kubelogin where it is on PATH, both by
+secret; one that cannot be had, or gets no token, is left out with the reason.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import datetime as dt
 import os
 import shutil
 import statistics
+import subprocess
 import tempfile
 import time
 from contextlib import ExitStack
@@ -40,6 +42,7 @@ class Candidate:
     command: list[str]
     code: int = 0
     cold: Path | None = None
+    environ: dict[str, str] = field(default_factory=dict)
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
 
@@ -50,7 +53,7 @@ class Candidate:
         null = os.open("/dev/null", os.O_RDWR)
         actions = [(os.POSIX_SPAWN_DUP2, null, descriptor) for descriptor in (0, 1, 2)]
         start = time.perf_counter()
-        child = os.posix_spawn(self.command[0], self.command, {}, file_actions=actions)
+        child = os.posix_spawn(self.command[0], self.command, self.environ, file_actions=actions)
         _, status, usage = os.wait4(child, 0)
         self.wall.append(time.perf_counter() - start)
         self.cpu.append(usage.ru_utime + usage.ru_stime)
@@ -104,6 +107,28 @@ class Bench:
         words = [TENANT, CLIENT, str(self.path / "secret"), self.entra.url]
         scope = f"{SERVER_ID}/.default"
         return Candidate(command=[*made, *words, str(self.entra.authority), scope])
+
+    def kubelogin(self) -> Candidate | str:
+        """kubelogin by secret, or why it is missing."""
+        program = shutil.which("kubelogin")
+        if program is None:
+            return "kubelogin is not on PATH"
+        environ = {
+            "AAD_SERVICE_PRINCIPAL_CLIENT_ID": CLIENT,
+            "AAD_SERVICE_PRINCIPAL_CLIENT_SECRET": SECRET,
+            "HOME": str(self.path),
+            "SSL_CERT_FILE": str(self.entra.authority),
+        }
+        command = [program, "get-token", "--login", "spn", "--server-id", SERVER_ID]
+        command += ["--tenant-id", TENANT, "--authority-host", f"{self.entra.url}/"]
+        command += ["--disable-instance-discovery"]
+        tried = subprocess.run(
+            command, env=environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        if tried.returncode:
+            said = (tried.stderr.strip().splitlines() or [""])[-1]
+            return f"kubelogin ended with {tried.returncode}: {said.replace(SECRET, '***')}"
+        return Candidate(command=command, environ=environ)
 
     def prime(self, candidates: dict[str, Candidate]) -> None:
         """Fill the caches: a fetch, what is taken for a 401, and then a cached minute."""
@@ -159,11 +184,14 @@ def main() -> None:
         imds, entra = stack.enter_context(ImdsServer()), stack.enter_context(EntraServer(path))
         bench = Bench(path, imds, entra)
         candidates = bench.candidates()
-        peer = "left out" if options.no_peer else bench.peer()
-        if isinstance(peer, str):
-            print(f"no peer: {peer}")
-        else:
-            candidates["azure-identity"] = peer
+        peers = {"kubelogin": bench.kubelogin()}
+        if not options.no_peer:
+            peers["azure-identity"] = bench.peer()
+        for name, peer in peers.items():
+            if isinstance(peer, str):
+                print(f"left out: {peer}")
+            else:
+                candidates[name] = peer
         bench.prime(candidates)
         asked = len(entra.seen)
         for _ in range(options.runs):

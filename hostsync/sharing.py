@@ -118,14 +118,14 @@ def look(machines: Machines, share: Share, worker: Worker, *, refused: str = "")
     return Shared(way=Way.NONE, why=why, problem=_told(worker, missing or problem))
 
 
-def prepare_rootfs(machines: Machines, share: Share, rootfs: Path, *, bound: bool) -> None:
+def prepare_rootfs(machines: Machines, share: Share, rootfs: Path, why: str) -> None:
     """Before a machine boots: what is not going to be bound is copied, if that is allowed.
 
-    Nothing to do as long as nothing was ever shared. Raises MachineError, DiskError.
+    `why` says why not; empty when it is going to be. Nothing to do as long as nothing was ever
+    shared. Raises MachineError, DiskError.
     """
     files = credential.published(share.source)
     if files is not None:
-        why = "" if bound else "its settings do not say that its root is the host's equal"
         converge_rootfs(machines, share, rootfs, contents(share, files, why))
 
 

@@ -6,11 +6,15 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from hostsync.cli.session import Session, bind_at_boot, changing, need_root, pass_session
 from hostsync.errors import ExitCode, HostsyncError, Refused
+
+if TYPE_CHECKING:
+    from hostsync.config import Config
 
 
 @click.command()
@@ -137,9 +141,16 @@ def prepare(session: Session, name: str) -> None:
                 converge_rootfs(host.machines, host.agent, rootfs, deep=True)
         if installed:
             with _noting(failures):
-                prepare_rootfs(wired.machines, share, rootfs, bound=bound)
+                why = "" if bound else _why_not_bound(name, wired.config)
+                prepare_rootfs(wired.machines, share, rootfs, why)
     if failures:
         raise failures[0]
+
+
+def _why_not_bound(name: str, config: Config) -> str:
+    if name in config.machines.mirror_only:
+        return "the configuration says mirror only"
+    return "its settings do not say PrivateUsers=no"
 
 
 @contextmanager

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ import pytest
 import credential_shim
 from tests.credential_shim.entra_server import EntraServer
 from tests.credential_shim.imds_server import ImdsServer, refuse
-from tests.credential_shim.slot_root import PYTHON, Run, SlotRoot, run
+from tests.credential_shim.slot_root import HUNG_SECONDS, PYTHON, Run, SlotRoot, run
 
 PACKAGE = "credential_shim"
 OWN_MODULES = {
@@ -119,3 +123,40 @@ def test_a_remembered_failure_loads_no_more_than_a_credential(
     said = {word for word in loaded if word in OWN_MODULES or "." not in word}
     assert not said & {"json", "socket", "enum", "re", "fcntl"}
     assert not loaded & {f"{PACKAGE}.serving", f"{PACKAGE}.imds", f"{PACKAGE}.issue"}
+
+
+@pytest.mark.slow
+def test_whoever_waits_for_another_process_loads_nothing_that_only_a_fetch_needs(
+    root: SlotRoot, imds: ImdsServer, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Two hundred that start at once share the processors: those that wait have to be cheap."""
+    first = root.run("get-token", *flags)
+    files = (tmp_path / "cache").iterdir()
+    (entry,) = (path for path in files if not path.name.endswith((".seen", ".lock")))
+    content = entry.read_bytes()
+    entry.unlink()
+    lock = entry.with_name(f"{entry.name}.lock")
+    with lock.open("r+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        main = root.path / "blue" / "lib" / "hostsync" / PACKAGE / "__main__.py"
+        command = [PYTHON, "-I", "-S", "-c", SPY, str(main), "get-token", *flags]
+        waiter = subprocess.Popen(command, env={}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while waiter.poll() is None and str(lock) not in opened_by(waiter.pid):
+            os.sched_yield()
+        entry.touch(0o600)
+        entry.write_bytes(content)
+        out, err = waiter.communicate(timeout=HUNG_SECONDS)
+    assert (waiter.returncode, out) == (0, first.out)
+    assert len(imds.seen) == 1
+    loaded = set(err.decode().split())
+    costly = {"json", "socket", "enum", "re", "contextlib", "collections", "datetime", "functools"}
+    assert not loaded & {*costly, f"{PACKAGE}.imds", f"{PACKAGE}.exchange", f"{PACKAGE}.credential"}
+
+
+def opened_by(pid: int) -> set[str]:
+    """The files that a process has open at this moment."""
+    found = set()
+    for link in Path(f"/proc/{pid}/fd").glob("*"):
+        with suppress(OSError):
+            found.add(str(link.readlink()))
+    return found

@@ -61,6 +61,7 @@ class CommandLine:
         (self.top / "config.toml").write_text(
             f'state_root = "{self.top}/state"\nrun_root = "{self.top}/run"\n'
             f'unit_root = "{self.top}/units"\nreserve_mib = 1\n'
+            f'credential_file = "{self.top}/credential.toml"\n'
             f'[machines]\nroot = "{self.top}/machines"\n'
             f'[agents.aks-flex-node]\nslot_root = "{self.top}/lib"\nbin_root = "{self.top}/bin"\n'
         )

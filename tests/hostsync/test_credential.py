@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from hostsync import credential
 from hostsync.credential import publish, published, read
 from hostsync.errors import ConfigError
 from hostsync.fs import Disk
-from tests.hostsync.world import KillableDisk
+from tests.hostsync.world import KillableDisk, Killed
 
 CANARY = "c4n4ry-s3cr3t"
 SECRET_FILE = 'client_secret_file = "client-secret"\n'
@@ -248,6 +249,24 @@ def test_a_file_never_names_what_is_not_there(source: Path, shared: Path) -> Non
         "remove credential.toml",
         "remove next",
     ]
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_killed_at_any_change_it_names_only_what_is_there_and_is_finished_by_repeating_it(
+    source: Path, shared: Path, number: int
+) -> None:
+    publish(Disk(), source, shared)
+    put(source.parent / "next", "next")
+    put(source, 'client_secret_file = "next"\n')
+    disk = KillableDisk()
+    disk.kill_at = number
+    with pytest.raises(Killed):
+        publish(disk, source, shared)
+    there = published(shared) or {}
+    named = tomllib.loads(there["credential.toml"].decode())["client_secret_file"]
+    assert there[named] in (CANARY.encode(), b"next")
+    publish(Disk(), source, shared)
+    assert published(shared) == read(source)
 
 
 def test_a_stamp_tells_every_change_of_the_source(source: Path, shared: Path) -> None:
