@@ -203,10 +203,7 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """A running machine that hostsync keeps in step.
-
-    `bindable` is false where a bind must not or cannot be used, and `why_not` says why.
-    """
+    """A running machine to keep in step; `why_not` says why it is not `bindable`, if it is not."""
 
     name: str
     rootfs: Path | None
@@ -278,10 +275,7 @@ class Machines(Protocol):
         """The running workers, by name."""
 
     def see(self, worker: Worker, root: Path, at: Path | None = None) -> Seen:
-        """How the machine sees a directory of the host, by identity and by its mount table.
-
-        It is looked for at the same path, or `at` another one.
-        """
+        """How it sees a directory of the host, by identity, at the same path or `at` another."""
 
     def read_link(self, worker: Worker, path: Path) -> str | None:
         """The target of a link as the machine sees it; None when absent or not a link."""
