@@ -1,12 +1,15 @@
 """Somebody else's agent, a single file: adopted, upgraded, judged, rolled back, seen inside."""
 
+import io
 import platform
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from e2e.lab import MACHINE_ROOT, Lab
-from e2e.node import CONFIG, Node
+from e2e.node import Node
+from e2e.operations import OPERATIONS, Operations
 from e2e.releases import Releases
 from e2e.tiny_agent import tiny_agent
 
@@ -19,7 +22,7 @@ PROGRAM = "/usr/local/bin/aks-flex-node"
 SLOTS = "/usr/local/lib/aks-flex-node"
 UNIT = "aks-flex-node-agent.service"
 AGENT = ("--agent", "aks-flex-node")
-BOTH = f"""{CONFIG}
+BOTH = f"""{OPERATIONS}
 [agents.aks-flex-node]
 window_seconds = 2
 stable_seconds = 1
@@ -88,8 +91,35 @@ def test_a_rollback_by_hand_returns_to_the_release_before(node: Node) -> None:
     assert inside(node) == "aks-flex-node version 1.0.0"
 
 
+def test_an_operation_upgrades_it_while_hostsync_itself_goes_on(node: Node, tmp_path: Path) -> None:
+    cluster = Operations(node)
+    cluster.prepare()
+    running = node.unit("InvocationID")
+    cluster.upgrade("theirs", archive(tmp_path, "1.3.0"), agent="aks-flex-node")
+    assert cluster.await_end("theirs")[:2] == ("Complete", "Succeeded")
+    assert inside(node) == "aks-flex-node version 1.3.0"
+    cluster.upgrade("broken", archive(tmp_path, "1.4.0", crashes=True), agent="aks-flex-node")
+    assert cluster.await_end("broken")[:2] == ("Failed", "DaemonFailed")
+    assert inside(node) == "aks-flex-node version 1.3.0"
+    assert node.unit("InvocationID") == running
+
+
+def archive(tmp_path: Path, version: str, *, crashes: bool = False) -> Path:
+    """A release as its publisher offers it: one file in an archive."""
+    name = "aks-flex-node-linux-amd64"
+    content = tiny_agent(version, crashes=crashes)
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = len(content), 0o755
+    path = tmp_path / f"{version}-{name}.tar.gz"
+    with tarfile.open(path, "w:gz", format=tarfile.USTAR_FORMAT) as packed:
+        packed.addfile(entry, io.BytesIO(content))
+    return path
+
+
 def test_each_agent_has_its_own_state_and_one_status(node: Node) -> None:
     assert node.status()["agent"] == "hostsync"
     assert node.hostsync(*AGENT, "status").last("status")["machines"][0]["in_step"] is True
     history = node.hostsync(*AGENT, "history").lines
-    assert [line["order"]["outcome"] for line in history] == ["complete", "rolled-back", "complete"]
+    assert [line["order"]["outcome"] for line in history] == [
+        "complete", "rolled-back", "complete", "complete", "rolled-back",
+    ]  # fmt: skip

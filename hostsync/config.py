@@ -164,10 +164,10 @@ def load(path: Path = CONFIG_PATH) -> Config:
     try:
         file = msgspec.toml.decode(data, type=_File)
         trust = trust_of(file.download, file.release)
-        membership = membership_of(file.operations)
+        tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
+        membership = membership_of(file.operations, tables)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}", remedy="see docs/configuration.md") from error
-    tables = file.agents or {DEFAULT_AGENT: _AgentTable()}
     agents = {name: _agent(name, table, path) for name, table in tables.items()}
     _check_apart(tuple(agents.values()), path)
     return Config(

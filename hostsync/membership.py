@@ -6,6 +6,7 @@ Without the table the host takes no orders from a cluster.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +46,19 @@ class OperationsTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     selectors: bool = True
 
 
-def membership_of(table: OperationsTable | None) -> Membership | None:
-    """The membership that a table describes; raises ValueError for one that cannot be meant."""
+def membership_of(table: OperationsTable | None, agents: Collection[str]) -> Membership | None:
+    """The membership that a table describes; raises ValueError for one that cannot be meant.
+
+    `agents` are the names of those that are configured.
+    """
     if table is None:
         return None
     for key, value in (("machine", table.machine), ("node", table.node)):
         if value is not None and not _NAME.fullmatch(value):
             raise ValueError(f"operations.{key} must be the name of an object, not {value!r:.80}")
+    if table.agent is not None and table.agent not in agents:
+        known = ", ".join(sorted(agents))
+        raise ValueError(f"operations.agent is {table.agent!r:.80}, configured are {known}")
     if table.in_cluster and table.kubeconfig is not None:
         raise ValueError("operations.in_cluster and operations.kubeconfig exclude each other")
     kubeconfig = Path(table.kubeconfig) if table.kubeconfig is not None else KUBECONFIG

@@ -9,6 +9,8 @@ Facts it rests on:
 from __future__ import annotations
 
 import functools
+import os
+import stat
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -237,6 +239,7 @@ def _connected(read: Callable[[Path], KubeConfig], where: Path, release: Path | 
         config = read(where).get()
         if config is None or config.user is None:
             raise ConfigError("its current context names no user")
+        _check(where, config)
         params = _Authenticated(timeout=httpx2.Timeout(CONNECT_SECONDS))
         stanza = config.user.exec
         if stanza is not None:
@@ -251,6 +254,20 @@ def _connected(read: Callable[[Path], KubeConfig], where: Path, release: Path | 
     except Exception as error:  # noqa: BLE001 - whatever YAML, TLS and lightkube make of any file
         said = type(error).__name__
     raise _unusable(where, said)
+
+
+def _check(where: Path, config: SingleConfig) -> None:
+    """Root runs what this file names and tells its secrets to the server in it: neither is open."""
+    status = where.stat()
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        raise ConfigError(f"others may write it (mode {stat.S_IMODE(status.st_mode):04o})")
+    if not config.cluster.server.startswith("https://"):
+        raise ConfigError("its server is not https://")
+    if config.cluster.insecure:
+        raise ConfigError("insecure-skip-tls-verify would trust any server")
+    stanza = config.user.exec if config.user else None
+    if stanza is not None and not Path(stanza.command).is_absolute():
+        raise ConfigError("the command of its exec plugin is no absolute path")
 
 
 def _unusable(where: Path, said: str) -> ClusterError:

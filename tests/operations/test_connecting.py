@@ -202,6 +202,48 @@ def test_a_kubeconfig_that_lacks_something_is_no_credential(
     assert stub.requests() == ()
 
 
+def to_clear_text(document: dict[str, Any]) -> None:
+    cluster = document["clusters"][0]["cluster"]
+    cluster["server"] = cluster["server"].replace("https", "http")
+
+
+def to_any_server(document: dict[str, Any]) -> None:
+    document["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+
+
+def to_a_plugin_in_the_path(document: dict[str, Any]) -> None:
+    version = "client.authentication.k8s.io/v1"
+    document["users"][0]["user"] = {"exec": {"apiVersion": version, "command": "plugin"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (to_clear_text, "https://"),
+        (to_any_server, "insecure-skip-tls-verify"),
+        (to_a_plugin_in_the_path, "absolute path"),
+    ],
+)
+def test_a_kubeconfig_that_would_tell_secrets_to_anybody_is_no_credential(
+    stub: Stub, connect: Connect, change: Change, word: str
+) -> None:
+    error = refused(connect(changed(stub, change)))
+    assert (error.cause, word in str(error)) == (ClusterCause.CREDENTIAL, True)
+    assert stub.requests() == ()
+
+
+@pytest.mark.parametrize("mode", [0o660, 0o606])
+def test_a_kubeconfig_that_others_may_write_is_no_credential(
+    stub: Stub, connect: Connect, mode: int
+) -> None:
+    path = changed(stub, lambda _document: None)
+    path.chmod(mode)
+    error = refused(connect(path))
+    assert (error.cause, f"{mode:04o}" in str(error)) == (ClusterCause.CREDENTIAL, True)
+    path.chmod(0o644)
+    connect(path).list("")
+
+
 def test_a_kubeconfig_that_is_not_there_is_waited_for(
     stub: Stub, connect: Connect, tmp_path: Path
 ) -> None:
