@@ -173,6 +173,13 @@ def lay_out(home: Path) -> None:
     config.write_text(kubeconfig(authority.pem))
 
 
+def clear_away() -> None:
+    """Remove what labs that were killed left, and stop an engine that only they used."""
+    place = default_cache()
+    with running_engine(place) as engine:
+        sweep(engine, place / "run")
+
+
 @contextmanager
 def _locked_home(home: Path, *, sweeping: Engine) -> Iterator[None]:
     """Make a lab's directory, after those of dead labs are swept away, and hold its lock."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,13 +93,14 @@ class Node:
         """Run a command of hostsync with JSON output.
 
         The daemon keeps machines in step whenever it likes, and for longer where the machine below
-        is slow. A command that finds it at that is run again when it is done.
+        is slow; a judge has things to put away after its verdict. A command that finds one of them
+        at that is run again when it is done.
         """
         while True:
             argv = (program, "--output", "json", *words)
             done = self.lab.host(*argv, check=False, timeout=timeout)
             lines = tuple(json.loads(line) for line in done.out.splitlines())
-            if done.code != BUSY or "busy: sync of machine" not in done.out:
+            if done.code != BUSY or not re.search(r"busy: (sync of machine|judge )", done.out):
                 return Ordered(code=done.code, lines=lines, err=done.err)
             self.lab.host("flock", LOCK, "true")
 
@@ -124,7 +126,7 @@ class Node:
         state = f"/var/lib/hostsync/{agent}"
         self.lab.host_script(
             f"until grep -q {order} {state}/history.jsonl && [ ! -e {state}/record.json ];"
-            "do sleep 0.05; done"
+            f"do sleep 0.05; done; flock {LOCK} true"
         )
 
     def status(self) -> dict[str, Any]:

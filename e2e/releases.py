@@ -28,6 +28,9 @@ CRASH = 'echo "agent: cannot read its state" >&2; exit 1'
 EXIT_0 = "exit 0"
 HANG = "exec sleep infinity"
 LATE_CRASH = "({ sleep 1; kill -9 $$; } &)"
+GO = "/run/go"
+HELD = f"until [ -e {GO} ]; do sleep 0.05; done"
+"""Good, but it does not start before a test lets it go."""
 IGNORES_TERM = "trap '' TERM; while :; do sleep 1; done"
 
 HOST_ONLY = """[ -x /usr/bin/machinectl ] || {
