@@ -67,7 +67,7 @@ def read(source: Path) -> Files:
     return files
 
 
-def published(directory: Path) -> Files | None:
+def laid_out(directory: Path) -> Files | None:
     """What machines are given at present; None where nothing was ever shared.
 
     Raises DiskError.
@@ -81,15 +81,15 @@ def published(directory: Path) -> Files | None:
         raise DiskError(f"cannot read {directory}: {error.strerror}") from error
 
 
-def publish(fs: Fs, source: Path, directory: Path) -> bool:
+def lay_out(fs: Fs, source: Path, directory: Path) -> bool:
     """Have `directory`, root's alone, hold what is at `source`; whether that was news.
 
     What a file names is there before the file, and goes after it. Where the source cannot be
-    used, what was published stays: a slip of the pen must not cost every machine its tokens.
+    used, what was laid out stays: a slip of the pen must not cost every machine its tokens.
     Raises ConfigError, DiskError.
     """
     wanted = read(source)
-    there = published(directory)
+    there = laid_out(directory)
     if there is None:
         if not wanted:
             return False

@@ -75,7 +75,7 @@ def refresh(fs: Fs, config: Config) -> bool:
     Raises ConfigError, DiskError; what machines have stays then.
     """
     with lock.held(config.run_root / "sharing", "sharing the credential", wait=True):
-        return credential.publish(fs, config.credential_file, config.credential_root)
+        return credential.lay_out(fs, config.credential_file, config.credential_root)
 
 
 def share(machines: Machines, share: Share, worker: Worker) -> Shared:
@@ -84,7 +84,7 @@ def share(machines: Machines, share: Share, worker: Worker) -> Shared:
     A bind is never stacked on one that is there. Where nothing is shared (any more), copies go,
     and a bind that is left is of an empty directory. Raises MachineError, DiskError.
     """
-    files = credential.published(share.source)
+    files = credential.laid_out(share.source)
     if files is None:
         return Shared(way=Way.NONE)
     refused = _bind(machines, share, worker) if files and worker.bindable else ""
@@ -100,7 +100,7 @@ def look(machines: Machines, share: Share, worker: Worker, *, refused: str = "")
     `refused` is why it could not be bound just now.
     """
     try:
-        files = credential.published(share.source)
+        files = credential.laid_out(share.source)
         if files is None:
             return Shared(way=Way.NONE)
         seen = _seen(machines, share, worker, files)
@@ -124,7 +124,7 @@ def prepare_rootfs(machines: Machines, share: Share, rootfs: Path, why: str) -> 
     `why` says why not; empty when it is going to be. Nothing to do as long as nothing was ever
     shared. Raises MachineError, DiskError.
     """
-    files = credential.published(share.source)
+    files = credential.laid_out(share.source)
     if files is not None:
         converge_rootfs(machines, share, rootfs, contents(share, files, why))
 

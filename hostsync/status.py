@@ -155,7 +155,7 @@ def _check_source(host: Host, problems: list[str]) -> None:
     """Whether what machines are given is what the operator's file says."""
     config = host.config
     wanted = _tried(lambda: credential.read(config.credential_file), problems)
-    there = _tried(lambda: credential.published(config.credential_root), problems)
+    there = _tried(lambda: credential.laid_out(config.credential_root), problems)
     if wanted is None:
         problems[-1] += "; machines keep the last version that could be used"
     elif wanted != (there or {}):

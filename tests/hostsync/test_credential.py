@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from credential_shim import configuration
 from hostsync import credential
-from hostsync.credential import publish, published, read
+from hostsync.credential import laid_out, lay_out, read
 from hostsync.errors import ConfigError
 from hostsync.fs import Disk
 from tests.hostsync.world import KillableDisk, Killed
@@ -76,7 +76,7 @@ def test_a_host_without_the_file_shares_nothing_and_makes_nothing(
     source: Path, shared: Path
 ) -> None:
     source.unlink()
-    assert publish(Disk(), source, shared) is False
+    assert lay_out(Disk(), source, shared) is False
     assert not shared.exists()
     assert not shared.parent.exists()
 
@@ -165,15 +165,15 @@ def test_no_text_makes_the_reader_crash(
         assert len(read(source)) == 1
 
 
-def test_what_is_published_is_roots_alone_and_repeating_it_changes_nothing(
+def test_what_is_laid_out_is_roots_alone_and_repeating_it_changes_nothing(
     source: Path, shared: Path
 ) -> None:
-    assert publish(Disk(), source, shared) is True
-    assert published(shared) == read(source)
+    assert lay_out(Disk(), source, shared) is True
+    assert laid_out(shared) == read(source)
     assert stat.S_IMODE(shared.stat().st_mode) == 0o700
     before = {path.name: path.stat() for path in shared.iterdir()}
     assert {stat.S_IMODE(status.st_mode) for status in before.values()} == {0o600}
-    assert publish(Disk(), source, shared) is False
+    assert lay_out(Disk(), source, shared) is False
     assert {path.name: path.stat().st_ino for path in shared.iterdir()} == {
         name: status.st_ino for name, status in before.items()
     }
@@ -183,28 +183,28 @@ def test_a_file_that_was_not_changed_keeps_its_inode_when_another_is(
     source: Path, shared: Path
 ) -> None:
     """The plugin takes a new inode for a new secret, and asks for a new token."""
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     inode = (shared / "client-secret").stat().st_ino
     put(source, f'{SECRET_FILE}login = "spn"\n')
-    assert publish(Disk(), source, shared) is True
+    assert lay_out(Disk(), source, shared) is True
     assert (shared / "client-secret").stat().st_ino == inode
 
 
 def test_what_is_named_no_more_goes_and_what_others_left_there_too(
     source: Path, shared: Path
 ) -> None:
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     put(shared / "stranger", CANARY)
     put(shared / ".hostsync-tmp-0123", CANARY)
     put(source, 'login = "msi"\n')
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     assert os.listdir(shared) == ["credential.toml"]
 
 
 def test_a_mode_that_was_widened_is_put_right(source: Path, shared: Path) -> None:
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     (shared / "client-secret").chmod(0o644)
-    assert publish(Disk(), source, shared) is True
+    assert lay_out(Disk(), source, shared) is True
     assert stat.S_IMODE((shared / "client-secret").stat().st_mode) == 0o600
 
 
@@ -212,10 +212,10 @@ def test_removing_the_file_takes_it_away_and_leaves_the_directory(
     source: Path, shared: Path
 ) -> None:
     """The directory is bound: it is emptied, and not removed from beneath the mounts."""
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     inode = shared.stat().st_ino
     source.unlink()
-    assert publish(Disk(), source, shared) is True
+    assert lay_out(Disk(), source, shared) is True
     assert os.listdir(shared) == []
     assert shared.stat().st_ino == inode
 
@@ -224,22 +224,22 @@ def test_removing_the_file_takes_it_away_and_leaves_the_directory(
 def test_a_slip_of_the_pen_leaves_the_last_good_version(
     source: Path, shared: Path, slip: str
 ) -> None:
-    publish(Disk(), source, shared)
-    good = published(shared)
+    lay_out(Disk(), source, shared)
+    good = laid_out(shared)
     put(source, slip)
     with pytest.raises(ConfigError):
-        publish(Disk(), source, shared)
-    assert published(shared) == good
+        lay_out(Disk(), source, shared)
+    assert laid_out(shared) == good
 
 
 def test_a_file_never_names_what_is_not_there(source: Path, shared: Path) -> None:
     disk = KillableDisk()
-    publish(disk, source, shared)
+    lay_out(disk, source, shared)
     put(source.parent / "next", "next")
     put(source, 'client_secret_file = "next"\n')
-    publish(disk, source, shared)
+    lay_out(disk, source, shared)
     source.unlink()
-    publish(disk, source, shared)
+    lay_out(disk, source, shared)
     assert [act for act in disk.log if not act.startswith("make")] == [
         "write client-secret",
         "write credential.toml",
@@ -255,22 +255,22 @@ def test_a_file_never_names_what_is_not_there(source: Path, shared: Path) -> Non
 def test_killed_at_any_change_it_names_only_what_is_there_and_is_finished_by_repeating_it(
     source: Path, shared: Path, number: int
 ) -> None:
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     put(source.parent / "next", "next")
     put(source, 'client_secret_file = "next"\n')
     disk = KillableDisk()
     disk.kill_at = number
     with pytest.raises(Killed):
-        publish(disk, source, shared)
-    there = published(shared) or {}
+        lay_out(disk, source, shared)
+    there = laid_out(shared) or {}
     named = tomllib.loads(there["credential.toml"].decode())["client_secret_file"]
     assert there[named] in (CANARY.encode(), b"next")
-    publish(Disk(), source, shared)
-    assert published(shared) == read(source)
+    lay_out(Disk(), source, shared)
+    assert laid_out(shared) == read(source)
 
 
 def test_a_stamp_tells_every_change_of_the_source(source: Path, shared: Path) -> None:
-    publish(Disk(), source, shared)
+    lay_out(Disk(), source, shared)
     seen = [credential.stamp(source, shared)]
     put(source.parent / "client-secret", "next")
     seen.append(credential.stamp(source, shared))

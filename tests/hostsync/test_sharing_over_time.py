@@ -239,7 +239,7 @@ def test_after_any_history_the_secret_is_where_it_may_be_and_nowhere_else(
         ACTS[act](world)
     assert len(binds(world)) <= 1
     assert bool(leaks(world)) <= (world.policy.credential_copy and not binds(world))
-    published = world.host().config.credential_root
-    if world.machines.workers["kube1"].bindable and published.exists() and os.listdir(published):
+    laid_out = world.host().config.credential_root
+    if world.machines.workers["kube1"].bindable and laid_out.exists() and os.listdir(laid_out):
         assert len(binds(world)) == 1
         assert leaks(world) == []
