@@ -15,10 +15,7 @@ the mean. `in step` is the same where chance is a constant: the herd that chance
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -31,66 +28,13 @@ from typing import Self
 import msgspec
 
 from benchmarks.crowd import Tally, machine
-from benchmarks.stub import LOG, TOKEN, Count, Order
-from e2e.records import Exchange, parse_exchanges
-from e2e.world.pki import make_authority
+from benchmarks.processes import Server, answer, end, spawn
+from e2e.records import Exchange
 
 LIMIT = 900.0
 """Seconds after which a fleet that is not complete is given up."""
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 2.0
-
-
-class Server:
-    """The stub's process; started again it has the same port and the same objects."""
-
-    def __init__(self, home: Path, mode: str) -> None:
-        self._home, self._mode, self._port = home, mode, 0
-        self._authority = make_authority()
-        home.mkdir()
-        (home / "ca.pem").write_bytes(self._authority.pem)
-        (home / "server.pem").write_bytes(self._authority.issue(("localhost",), ("127.0.0.1",)))
-        self._process = self._started()
-
-    def ask(self, *machines: str) -> Count:
-        """Have an operation made for each of the machines, and take stock."""
-        order = Order(machines=list(machines))
-        return msgspec.json.decode(_answer(self._process, msgspec.json.encode(order)), type=Count)
-
-    def requests(self) -> tuple[Exchange, ...]:
-        """All requests so far, of killed processes too."""
-        return parse_exchanges((self._home / LOG).read_text())
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        _end(self._process)
-
-    def start(self) -> None:
-        """Start it again."""
-        self._process = self._started()
-
-    def kubeconfig(self) -> Path:
-        """A kubeconfig with a token."""
-        url = f"https://127.0.0.1:{self._port}"
-        named = {"server": url, "certificate-authority": str(self._home / "ca.pem")}
-        document = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "stub", "cluster": named}],
-            "users": [{"name": "fleet", "user": {"token": TOKEN}}],
-            "contexts": [{"name": "stub", "context": {"cluster": "stub", "user": "fleet"}}],
-            "current-context": "stub",
-        }
-        path = self._home / "kubeconfig"
-        path.write_text(json.dumps(document))
-        return path
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        words = [str(self._home), str(self._port), self._mode]
-        process = _python("benchmarks.stub", *words)
-        assert process.stdout is not None
-        self._port = int(process.stdout.readline())
-        return process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +67,7 @@ class Fleet:
 
     def tally(self) -> Tally:
         """What the daemons have seen."""
-        return msgspec.json.decode(_answer(self._crowd, b"{}"), type=Tally)
+        return msgspec.json.decode(answer(self._crowd, b"{}"), type=Tally)
 
     def traffic(self) -> Traffic:
         """Everything so far; valid as long as the server was not killed."""
@@ -156,11 +100,11 @@ def fleet(mode: str, daemons: int, *chance: str) -> Iterator[Fleet]:
         top = Path(name)
         server = Server(top / "server", mode)
         words = [str(server.kubeconfig()), str(daemons), name, *chance]
-        crowd = _python("benchmarks.crowd", *words)
+        crowd = spawn("benchmarks.crowd", *words)
         try:
             yield Fleet(server, crowd, daemons * (2 if mode == "field" else 1))
         finally:
-            _end(crowd)
+            end(crowd)
             server.kill()
 
 
@@ -188,11 +132,11 @@ def idle(team: Fleet, daemons: int, seconds: float) -> str:
     tally = team.tally()
     minutes = seconds / 60
     told = team.traffic().since(before, daemons * minutes)
-    cpu = (tally.cpu - used) / seconds / daemons
+    cpu = 1000 * (tally.cpu - used) / daemons / minutes
     return (
-        f"  idle     {told.requests:.2f} requests, {told.sent:.0f} bytes received a minute; "
-        f"CPU {cpu:.4%} of one; {tally.threads} threads, "
-        f"{tally.resident / daemons / 1024:.0f} KiB of memory"
+        f"  idle     a minute: {told.requests:.2f} requests, {told.sent:.0f} bytes received, "
+        f"{cpu:.2f} ms of CPU; {tally.threads} threads, "
+        f"{tally.resident / daemons / 1024:.0f} KiB of memory a node"
     )
 
 
@@ -291,29 +235,6 @@ def recover(team: Fleet, daemons: int, downs: Sequence[float], name: str) -> Non
 def _print(lines: Iterator[str]) -> None:
     for line in lines:
         print(line, flush=True)
-
-
-def _python(module: str, *words: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", module, *words]
-    # Without limits to arenas, thousands of threads would each get memory of their own.
-    environment = os.environ | {"MALLOC_ARENA_MAX": "2"}
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-
-
-def _answer(process: subprocess.Popen[bytes], line: bytes) -> bytes:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(line + b"\n")
-    process.stdin.flush()
-    return process.stdout.readline()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
 
 
 def _wait_for(what: Callable[[], bool]) -> None:

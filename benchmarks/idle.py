@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from benchmarks.fleet import Server
+from benchmarks.processes import Server
 from benchmarks.stub import TOKEN
 from bundle import BuildOptions, build
 from tests.hostsync.fake_systemd import FakeSystemd, FakeUnit

@@ -14,6 +14,10 @@ from bundle.errors import PackageError
 from bundle.source import PACKAGE_FOLDER
 from bundle.tree import Entry, join, read_entry
 
+_UNUSED = frozenset({"anyio", "h2", "wsproto"})
+"""What HTTP libraries import wherever they find it, to offer asynchronous transports, HTTP/2 and
+WebSockets: nothing here speaks these, and an idle daemon is 1.8 MiB smaller without them."""
+
 _DROPPED_FOLDERS = frozenset({"__pycache__", "test", "tests"})
 _DROPPED_SUFFIXES = frozenset({".pyc", ".pyi", ".c", ".h", ".pxd", ".pyx"})
 _KEPT_METADATA = re.compile(r"METADATA|LICEN[CS]E.*|COPYING.*|NOTICE.*|AUTHORS.*", re.IGNORECASE)
@@ -37,6 +41,7 @@ def resolve(
 ) -> dict[str, Distribution]:
     """Every distribution that the requirements lead to, by canonical name, in order of name.
 
+    Those that would be imported and never used are left out, with what only they require.
     `search` is a path as in `sys.path`, which is the default. Raises `PackageError` for one that
     is not installed, or installed in a version that does not satisfy the requirement.
     """
@@ -49,6 +54,8 @@ def resolve(
             continue
         asked.add(str(requirement))
         name = canonicalize_name(requirement.name)
+        if name in _UNUSED:
+            continue
         found[name] = _installed(requirement, sys.path if search is None else search)
         pending += _further(found[name], requirement.extras)
     return dict(sorted(found.items()))

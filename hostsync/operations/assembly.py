@@ -16,7 +16,6 @@ from hostsync.operations.desk import Desk, Office
 from hostsync.operations.operation import Operation
 from hostsync.operations.rebooting import reboot
 from hostsync.operations.reboots import Restarts
-from hostsync.operations.upgrading import upgrade
 from hostsync.operations.watching import Means, Trouble, Watching
 
 BY_MACHINE = "spec.machineRef={}"
@@ -33,6 +32,9 @@ def assemble(
     def act(operation: Operation, demand: Demand, say: Say) -> None:
         match demand:
             case Upgrade():
+                # What fetches and checks releases is a megabyte that an idle daemon does without.
+                from hostsync.operations.upgrading import upgrade
+
                 chosen = next(each for each in hosts if each.agent.name == demand.agent)
                 upgrade(hosts, chosen, operation, demand, say)
             case Reboot():

@@ -13,7 +13,6 @@ from hostsync.errors import ConfigError, Refused
 from hostsync.model import Digest
 from hostsync.operations.operation import Kind, Operation
 from hostsync.operations.report import Cause, Report, failed
-from hostsync.release.fetch import check_https
 from hostsync.release.setback import Terms
 from hostsync.release.url import DownloadUrl
 
@@ -59,6 +58,9 @@ def demand_of(operation: Operation, config: Config) -> Demand | Report:
 
 
 def _upgrade(operation: Operation, config: Config) -> Upgrade:
+    # Late, as whatever fetches releases: a daemon that is given no upgrade does without.
+    from hostsync.release.fetch import check_https
+
     _check_aim(operation)
     url = DownloadUrl.parse(_needed(operation, "downloadURL"))
     check_https(url, Terms(insecure_hosts=config.trust.insecure_hosts))

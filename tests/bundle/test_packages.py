@@ -51,6 +51,14 @@ def test_an_extra_that_was_asked_for_is_followed(tmp_path: Path) -> None:
     assert resolve(tmp_path, "alpha", "alpha[more]") == {"alpha": "1.0", "optional": "3.0"}
 
 
+def test_what_would_be_imported_and_never_used_is_left_out(tmp_path: Path) -> None:
+    install(tmp_path, "alpha", "1.0", "h2<5", "beta", extra={})
+    install(tmp_path, "h2", "4.0", "hpack", extra={})
+    install(tmp_path, "hpack", "4.0", extra={})
+    install(tmp_path, "beta", "2.1", extra={})
+    assert resolve(tmp_path, "alpha") == {"alpha": "1.0", "beta": "2.1"}
+
+
 def test_a_missing_dependency_is_named_with_the_command_that_installs_it(tmp_path: Path) -> None:
     install(tmp_path, "alpha", "1.0", "absent>=2", extra={})
     with pytest.raises(PackageError, match=r"absent>=2 is not installed.*pip install 'absent>=2'"):
