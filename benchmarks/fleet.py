@@ -220,7 +220,7 @@ def main() -> None:
                     recover(team, daemons, options.down, "as it is")
     most = max(options.daemons)
     with fleet("field", most, "0.5") as team:
-        team.await_watches()
+        measure(team, most, most)
         recover(team, most, options.down, "in step")
 
 
