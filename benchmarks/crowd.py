@@ -13,7 +13,8 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -24,11 +25,17 @@ from hostsync.membership import Membership
 from hostsync.operations import assembly
 from hostsync.operations.cluster import Change, Seen
 from hostsync.operations.kubernetes import KubernetesCluster
+from hostsync.operations.operation import Operation
 from hostsync.operations.watching import Means
 from hostsync.wiring import wire
 
 STACK = 512 << 10
 """Bytes of address space for each thread: there are four to a daemon."""
+
+SWITCH_SECONDS = 0.1
+"""How often each thread that waits for the interpreter asks for it; by default every 5 ms."""
+STARTING = 10
+"""How many daemons may be starting at once: a fleet's hosts do not boot in the same second."""
 
 
 class Tally(msgspec.Struct, kw_only=True):
@@ -46,11 +53,22 @@ class Tally(msgspec.Struct, kw_only=True):
 
 
 class Counting(KubernetesCluster):
-    """The cluster as the daemon has it, and a count of what its watches bring."""
+    """The cluster as the daemon has it, a count of what its watches bring, and a word at its first.
 
-    def __init__(self, kubeconfig: Path, counter: list[Change]) -> None:
+    `begun` is called once, when the first list has come.
+    """
+
+    def __init__(self, kubeconfig: Path, counter: list[Change], begun: Callable[[], None]) -> None:
         super().__init__(kubeconfig, None)
         self._counter = counter
+        self._begun = [begun]
+
+    def list(self, field_selector: str) -> tuple[tuple[Operation, ...], str]:
+        """See `Cluster.list`."""
+        found = super().list(field_selector)
+        with suppress(IndexError):
+            self._begun.pop()()
+        return found
 
     def watch(self, field_selector: str, version: str, seconds: float) -> Iterator[Seen]:
         """See `Cluster.watch`."""
@@ -79,12 +97,14 @@ def hosts(directory: Path) -> tuple[Host, ...]:
 
 
 def start(kubeconfig: Path, daemons: int, directory: Path, means: Means) -> list[Change]:
-    """Start them all and return where they note what comes."""
+    """Start them all, a few at a time, and return where they note what comes."""
     counter: list[Change] = []
     host = hosts(directory)
+    starting = threading.Semaphore(STARTING)
     for number in range(daemons):
+        starting.acquire()
         me = Membership(machine=machine(number), node=machine(number), kubeconfig=kubeconfig)
-        assembly.assemble(host, me, Counting(kubeconfig, counter), means).start()
+        assembly.assemble(host, me, Counting(kubeconfig, counter, starting.release), means).start()
     return counter
 
 
@@ -115,6 +135,7 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     threading.stack_size(STACK)
+    sys.setswitchinterval(SWITCH_SECONDS)
     counter = start(kubeconfig, daemons, directory, means)
     for _ in sys.stdin:
         print(msgspec.json.encode(tally(counter)).decode(), flush=True)

@@ -9,7 +9,8 @@ definition is deployed, with a field selector; `client` is the peer, a server th
 every host sees all operations. As that grows with the square of the fleet, it is given --orders
 operations at most, and what one of them costs all nodes together is what one for each would cost
 each. Then the stub is killed and started again: requests in each second, and the busiest against
-the mean. `in step` is the same where chance is a constant: the herd that chance prevents.
+the mean. `in step` is the same where chance is a constant: the herd that chance prevents, as far as
+this machine can shake so many hands; tests/operations/test_herd.py has it in played time.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ def main() -> None:
                     recover(team, daemons, options.down, "as it is")
     most = max(options.daemons)
     with fleet("field", most, "0.5") as team:
-        team.await_watches()
+        measure(team, most, most)
         recover(team, most, options.down, "in step")
 
 

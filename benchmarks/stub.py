@@ -171,5 +171,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Thousands of connections have a thread each: little room, and no race for the interpreter.
     threading.stack_size(512 << 10)
+    sys.setswitchinterval(0.1)
     main()
