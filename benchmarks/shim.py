@@ -13,6 +13,7 @@ secret; one that cannot be had, or gets no token, is left out with the reason.
 from __future__ import annotations
 
 import argparse
+import compileall
 import datetime as dt
 import os
 import shutil
@@ -29,6 +30,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+import credential_shim
 from benchmarks.peer import make_peer
 from tests.credential_shim.entra_server import CLIENT, SECRET, TENANT, EntraServer, refused
 from tests.credential_shim.imds_server import ImdsServer
@@ -179,6 +181,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--no-peer", action="store_true", help="do not install azure-identity")
     options = parser.parse_args()
+    # A release brings its bytecode; a fresh checkout would compile everything in every run.
+    compileall.compile_dir(Path(credential_shim.__file__).parent, quiet=1)
     with ExitStack() as stack:
         path = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         imds, entra = stack.enter_context(ImdsServer()), stack.enter_context(EntraServer(path))

@@ -12,7 +12,7 @@ from e2e.demo import eye, reading
 from e2e.demo.model import Act, Event, Kind, Story
 from e2e.lab import Lab
 from e2e.node import Node
-from e2e.records import CommandFailedError, Completed
+from e2e.records import Beat, CommandFailedError, Completed
 from e2e.releases import CRASH, HANG, Releases
 from e2e.world.conduct import Conduct
 
@@ -89,8 +89,8 @@ def run_story(lab: Lab, releases: Releases, say: Say) -> Story:
     acts = [_install(node, say)]
     begun, _ = _await_beat(lab, FIRST.release)
     acts += [_upgrade(node, order, say) for order in ORDERS]
-    # The watch ends behind the last verdict, so that no gap can hide at its end.
-    _, ended = _await_beat(lab)
+    # The watch ends with a beat that began behind the last verdict: no gap can hide at its end.
+    _, ended = _await_beat(lab, since=max(act.ended for act in acts))
     status = _hostsync(lab, "status")
     host, machine = eye.seen(lab)
     api = lab.api_log()
@@ -169,10 +169,14 @@ def _carry_out(order: Order, command: Callable[[], Completed], say: Say) -> Act:
     return act
 
 
-def _await_beat(lab: Lab, release: str = "") -> tuple[float, float]:
+def _await_beat(lab: Lab, release: str = "", since: float = 0.0) -> tuple[float, float]:
     """The span of the next good beat; of nothing, now, if none comes: the promises tell that."""
+
+    def is_it(beat: Beat) -> bool:
+        return beat.ok and release in ("", beat.release) and beat.start / 1000 >= since
+
     try:
-        beat = lab.await_beat(lambda beat: beat.ok and release in ("", beat.release))
+        beat = lab.await_beat(is_it)
     except TimeoutError:
         return time.time(), time.time()
     return beat.start / 1000, beat.end / 1000

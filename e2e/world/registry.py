@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from e2e.world.definitions import kinds_of
 from e2e.world.documents import Document, text
-from e2e.world.refusals import RefusalError
+from e2e.world.refusals import RefusalError, bad_request
 from e2e.world.resources import BUILT_IN, DEFINITIONS, NAMESPACES, Key, Resource
 from e2e.world.rules import (
     Origin,
@@ -98,6 +98,10 @@ class Registry:
             fresh = present is None
             if origin.subresource:
                 _held(key, present)
+            if fresh and not text(config, "metadata", "name"):
+                raise bad_request(
+                    "the name of the object was undeterminable: name must be provided"
+                )
             after = configured(key, present, deepcopy(config), origin, force=force)
             return None if is_released(after) else after
 

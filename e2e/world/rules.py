@@ -185,6 +185,10 @@ def _check_kind(key: Key, wanted: Document) -> None:
         told = text(wanted, name)
         if not told and kind.is_custom:
             raise bad_request(f"Object '{name}' is missing in the body")
+        if name == "kind" and kind.is_custom and told != expected:
+            said = f'Invalid value: "{told}": must be {expected}'
+            fault = Cause(reason="FieldValueInvalid", message=said, field="kind")
+            raise invalid(kind.full_kind, key.about, [fault])
         if told not in ("", expected):
             raise bad_request(f"the {name} in the data ({told}) is not the expected ({expected})")
     space = text(wanted, "metadata", "namespace")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from uuid import uuid4
 
-from e2e.world.documents import Document
+from e2e.world.documents import Document, section
 from tests.e2e_world.contract.client import APPLY, MERGE, Answer, Client
 
 GROUP = "contract.hostsync.test"
@@ -117,9 +117,11 @@ class Widgets:
         self, name: str, config: Document, manager: str, part: str = "", **query: str
     ) -> Answer:
         """Apply a configuration to an object or its status, by the name of a manager."""
+        named = {"metadata": {"name": name} | section(config, "metadata")}
         head: Document = {"apiVersion": f"{GROUP}/{VERSION}", "kind": self.kind}
+        body = head | config | named
         path = self.at(name, part)
-        return self.client.call("PATCH", path, head | config, APPLY, fieldManager=manager, **query)
+        return self.client.call("PATCH", path, body, APPLY, fieldManager=manager, **query)
 
     def apply_status(self, name: str, status: Document, manager: str, **query: str) -> Answer:
         """Apply a status."""

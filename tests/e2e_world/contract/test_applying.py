@@ -1,8 +1,8 @@
 """The contract of server-side apply: merging, ownership, conflicts, what is no longer applied."""
 
 from e2e.world.documents import Document, Json, section, text
-from tests.e2e_world.contract.client import OPERATIONS, Answer
-from tests.e2e_world.contract.kinds import Widgets, fresh
+from tests.e2e_world.contract.client import APPLY, OPERATIONS, Answer
+from tests.e2e_world.contract.kinds import GROUP, VERSION, Widgets, fresh
 
 
 def spec(answer: Answer) -> Document:
@@ -50,6 +50,13 @@ def owners(answer: Answer) -> dict[tuple[str, str, str], Document]:
         )
         for each in found
     }
+
+
+def test_an_apply_must_name_the_object_that_it_makes(widgets: Widgets) -> None:
+    head: Document = {"apiVersion": f"{GROUP}/{VERSION}", "kind": widgets.kind}
+    path = widgets.at(fresh("nameless"))
+    refused = widgets.client.call("PATCH", path, head, APPLY, fieldManager="one")
+    assert (refused.status, refused.reason) == (400, "BadRequest")
 
 
 def test_an_apply_makes_an_object_that_is_not_there(widgets: Widgets) -> None:
