@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 import pytest
@@ -10,6 +11,7 @@ from e2e.lab import Lab
 from e2e.node import ORDERS, Node, missed
 from e2e.operations import OPERATIONS, SIGNATURE, Operations
 from e2e.releases import CRASH, LATE_CRASH, Releases
+from e2e.world.conduct import EVERY_OTHER_WRITE_CONFLICTS
 
 pytestmark = pytest.mark.lab
 
@@ -177,6 +179,21 @@ def test_an_operation_made_anew_under_its_name_gets_its_own_end(
     last = history(node)[-1]
     assert (last["version"], last["outcome"]) == ("1.6.0", "complete")
     assert cluster.get("twin")["status"]["phase"] == "Failed"
+
+
+def test_conflicts_on_every_other_write_cost_writes_and_no_work(
+    node: Node, cluster: Operations
+) -> None:
+    orders = len(history(node))
+    ours = "/apis/unbounded-cloud.io/"
+    node.lab.tell("kube", replace(EVERY_OTHER_WRITE_CONFLICTS, only=ours))
+    cluster.upgrade("contended", node.releases.good("1.1.0"))
+    ended = cluster.await_end("contended")
+    node.lab.tell("kube")
+    assert ended[:2] == ("Complete", "Succeeded")
+    written = [each for each in node.lab.api_log() if "contended/status" in each.path]
+    assert {409, 200} == {each.status for each in written}
+    assert len(history(node)) == orders + 1
 
 
 def test_a_selector_is_answered_in_this_machines_entry_alone(
