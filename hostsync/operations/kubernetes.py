@@ -259,7 +259,9 @@ def _connected(read: Callable[[Path], KubeConfig], where: Path, release: Path | 
 def _check(where: Path, config: SingleConfig) -> None:
     """Root runs what this file names and tells its secrets to the server in it: neither is open."""
     status = where.stat()
-    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+    # A pod's account is a directory with the sticky bit, which kubelet mounts for it.
+    is_file = stat.S_ISREG(status.st_mode)
+    if is_file and (status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022):
         raise ConfigError(f"others may write it (mode {stat.S_IMODE(status.st_mode):04o})")
     if not config.cluster.server.startswith("https://"):
         raise ConfigError("its server is not https://")

@@ -60,6 +60,7 @@ def test_a_pod_is_who_its_token_says_also_after_that_was_rotated(
 ) -> None:
     account = tmp_path / "account"
     account.mkdir()
+    account.chmod(0o1777)  # as kubelet mounts it
     (account / "namespace").write_text("kube-system")
     (account / "ca.crt").write_bytes((tmp_path / "kube/ca.pem").read_bytes())
     (account / "token").write_text(TOKEN)
