@@ -14,7 +14,7 @@ from hostsync import lock
 from hostsync.activation.host import Host
 from hostsync.activation.orders import settle_all
 from hostsync.activation.service import run_job
-from hostsync.errors import Busy, Failed, HostsyncError, MachineError
+from hostsync.errors import Failed, HostsyncError, MachineError, UnitsError
 from hostsync.operations.demand import Reboot
 from hostsync.operations.operation import Operation
 from hostsync.operations.reboots import Restart, Restarts
@@ -38,7 +38,8 @@ def reboot(
     """Restart the machine that is meant; its end is in the journal with the operation's uid.
 
     One that was begun before is gone on with. Raises Busy when the host has another order in
-    hand, and DiskError when the journal cannot be written; then nothing was begun.
+    hand, and DiskError when the journal cannot be written; then nothing was begun. Raises
+    UnitsError when systemd cannot be asked: to be gone on with, for the machine may be stopped.
     """
     host = hosts[0]
     with lock.held(host.config.run_root, f"operation {operation.name}"):
@@ -53,7 +54,7 @@ def reboot(
         trouble = ""
         try:
             _restart(hosts, begun, say)
-        except Busy:
+        except UnitsError:
             raise
         except HostsyncError as error:
             trouble = str(error)
@@ -109,15 +110,18 @@ def _restart(hosts: Sequence[Host], begun: Restart, say: Say) -> None:
         host.event("restart", "started", f"machine {begun.machine}")
         _job(host, UnitVerb.STOP, unit, STOP_SECONDS)
     if host.units.state(unit).active not in ("active", "activating"):
-        _await(host, FORGET_SECONDS, lambda: _is_forgotten(host, begun.machine),
-               f"machined still lists {begun.machine} after it stopped")  # fmt: skip
+        if not _comes(host, FORGET_SECONDS, lambda: _is_forgotten(host, begun.machine)):
+            # A start that may fail is better than a node that stays stopped.
+            still = f"machined still lists it {FORGET_SECONDS:g} s after it stopped"
+            host.event("restart", "failed", f"machine {begun.machine}", still)
         _prepare(hosts, begun.machine)
         say(f"starting machine {begun.machine}")
         host.units.reset_failed(unit)
         _job(host, UnitVerb.START, unit, START_SECONDS)
     say(f"waiting for machine {begun.machine} to be ready")
-    _await(host, READY_SECONDS, lambda: _is_up(host, begun.machine),
-           f"machine {begun.machine} started and did not become ready")  # fmt: skip
+    if not _comes(host, READY_SECONDS, lambda: _is_up(host, begun.machine)):
+        did_not = f"started and did not become ready within {READY_SECONDS:g} s"
+        raise MachineError(f"machine {begun.machine} {did_not}")
     worker = _find(host, begun.machine)
     if worker is None:
         raise MachineError(f"machine {begun.machine} went again right after its start")
@@ -146,12 +150,14 @@ def _job(host: Host, verb: UnitVerb, unit: str, seconds: float) -> None:
         )
 
 
-def _await(host: Host, seconds: float, condition: Callable[[], bool], trouble: str) -> None:
+def _comes(host: Host, seconds: float, condition: Callable[[], bool]) -> bool:
+    """Wait for a condition, and say whether it came within that time."""
     deadline = host.clock.monotonic() + seconds
     while not condition():
         if host.clock.monotonic() >= deadline:
-            raise MachineError(f"{trouble} within {seconds:g} s")
+            return False
         host.clock.sleep(TICK_SECONDS)
+    return True
 
 
 def _find(host: Host, name: str) -> Worker | None:

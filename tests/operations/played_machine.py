@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from hostsync.activation.host import Host
-from hostsync.errors import MachineError
+from hostsync.errors import MachineError, UnitsError
 from hostsync.ports import Completed, UnitState, UnitVerb, Worker
 from tests.hostsync.world import FakeSystemd, Killed, PlayedMachines, World
 
@@ -20,6 +20,7 @@ class PlayedMachine:
     """`forgotten_after`, `listed_after` and `ready_after` are seconds since the stop or start.
 
     `machined_away` is for how long after a stop machined cannot be asked.
+    `unreachable_at` is the verb at which systemd cannot be asked, once.
     `dies_before` is the process's end: before that verb of the unit is queued, or after it.
     """
 
@@ -37,6 +38,7 @@ class PlayedMachine:
     machined_away: float = 0.0
     dies_before: UnitVerb | None = None
     dies_after: UnitVerb | None = None
+    unreachable_at: UnitVerb | None = None
     requests: list[str] = field(default_factory=list)
 
     def play(self, host: Host) -> Host:
@@ -55,6 +57,9 @@ class PlayedMachine:
         if self.dies_before is verb:
             self.dies_before = None
             raise Killed
+        if self.unreachable_at is verb:
+            self.unreachable_at = None
+            raise UnitsError("cannot reach systemd over the system bus")
         self.requests.append(verb.value)
         if verb is UnitVerb.STOP:
             self.stop()

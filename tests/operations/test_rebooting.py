@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from hostsync import lock
-from hostsync.errors import Busy
+from hostsync.errors import Busy, UnitsError
 from hostsync.operations.demand import Reboot
 from hostsync.operations.rebooting import reboot
 from hostsync.operations.reboots import KEPT, Restart, Restarts
@@ -77,6 +77,28 @@ def test_machined_that_is_away_for_a_while_leaves_no_machine_stopped(
     assert end(world).trouble == ""
 
 
+def test_a_machine_that_machined_never_forgets_is_started_all_the_same(
+    machine: PlayedMachine, world: World
+) -> None:
+    machine.forgotten_after = NEVER
+    act(machine)
+    assert machine.active == "active"
+    assert end(world).trouble == ""
+    assert any("still lists" in event.detail for event in world.events)
+
+
+def test_a_bus_that_breaks_after_the_stop_leaves_it_to_be_gone_on_with(
+    machine: PlayedMachine, world: World
+) -> None:
+    machine.unreachable_at = UnitVerb.START
+    with pytest.raises(UnitsError):
+        act(machine)
+    assert machine.active == "inactive"
+    act(machine)
+    assert machine.active == "active"
+    assert end(world).trouble == ""
+
+
 def test_a_degraded_machine_is_ready(machine: PlayedMachine, world: World) -> None:
     machine.says = "degraded"
     act(machine)
@@ -86,7 +108,6 @@ def test_a_degraded_machine_is_ready(machine: PlayedMachine, world: World) -> No
 @pytest.mark.parametrize(
     ("odd", "word"),
     [
-        ({"forgotten_after": NEVER}, "still lists"),
         ({"ready_after": NEVER}, "did not become ready"),
         ({"says": "maintenance"}, "did not become ready"),
         ({"listed_after": NEVER}, "did not become ready"),
