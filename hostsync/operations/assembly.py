@@ -8,10 +8,10 @@ from dataclasses import replace
 from hostsync.activation.host import Host
 from hostsync.membership import Membership
 from hostsync.operations.board import Board
-from hostsync.operations.carrier import Carrier, Say
+from hostsync.operations.carrier import Carrier
 from hostsync.operations.cluster import Cluster
 from hostsync.operations.crew import Crew
-from hostsync.operations.demand import Demand, Reboot, Upgrade
+from hostsync.operations.demand import Demand, Reboot, Say, Upgrade
 from hostsync.operations.desk import Desk, Office
 from hostsync.operations.operation import Operation
 from hostsync.operations.rebooting import reboot

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hostsync.errors import Busy, HostsyncError
-from hostsync.operations.demand import Demand
+from hostsync.operations.demand import Demand, Say
 from hostsync.operations.operation import Operation
 from hostsync.ports import Clock
 
-Say = Callable[[str], None]
 Act = Callable[[Operation, Demand, Say], None]
 """Carries one out; raises Busy when it could not be begun, HostsyncError when it broke off."""
 

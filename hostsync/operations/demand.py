@@ -6,6 +6,7 @@ Whatever is wrong here is the order's fault, and is said as InvalidParameters.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from hostsync.config import Config
@@ -38,6 +39,8 @@ class Reboot:
 
 
 Demand = Upgrade | Reboot
+Say = Callable[[str], None]
+"""Takes how far carrying out a demand has come, in words for the operation's status."""
 
 
 def demand_of(operation: Operation, config: Config) -> Demand | Report:

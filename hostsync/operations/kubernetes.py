@@ -29,8 +29,8 @@ from hostsync.errors import ClusterCause, ClusterError
 from hostsync.membership import SERVICE_ACCOUNT
 from hostsync.operations.answers import Labelled, lines, readable, refusal, seen, why
 from hostsync.operations.cluster import Seen
-from hostsync.operations.credential import Plugin, PluginAuth
 from hostsync.operations.operation import GROUP, KIND, PLURAL, VERSION, Operation
+from hostsync.operations.plugin import Plugin, PluginAuth
 from hostsync.redaction import plain, redact
 
 PAGE = 100

@@ -15,7 +15,7 @@ from hostsync.activation.host import Host
 from hostsync.activation.orders import settle_all
 from hostsync.activation.service import run_job
 from hostsync.errors import Failed, HostsyncError, MachineError, UnitsError
-from hostsync.operations.demand import Reboot
+from hostsync.operations.demand import Reboot, Say
 from hostsync.operations.operation import Operation
 from hostsync.operations.reboots import Restart, Restarts
 from hostsync.ports import UnitVerb, Worker
@@ -28,8 +28,6 @@ START_SECONDS = 120.0
 READY_SECONDS = 180.0
 TICK_SECONDS = 0.5
 ASK_SECONDS = 20.0
-
-Say = Callable[[str], None]
 
 
 def reboot(

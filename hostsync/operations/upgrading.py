@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hostsync import lock
@@ -14,14 +14,11 @@ from hostsync.activation.orders import settle_all
 from hostsync.activation.plan import NothingToDo
 from hostsync.activation.stage import Options
 from hostsync.errors import Busy, HostsyncError
-from hostsync.operations.demand import Upgrade
+from hostsync.operations.demand import Say, Upgrade
 from hostsync.operations.operation import Operation
 from hostsync.record import Source, SourceKind
 from hostsync.redaction import plain
 from hostsync.state import HistoryLine, Outcome
-
-Say = Callable[[str], None]
-"""Takes how far an operation has come, in words for its status."""
 
 PERCENT_STEP = 10
 

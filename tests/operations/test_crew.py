@@ -14,9 +14,9 @@ from hostsync.activation.stage import Options
 from hostsync.daemon import Daemon
 from hostsync.errors import Busy, DiskError
 from hostsync.operations.board import Board
-from hostsync.operations.carrier import Carrier, Say
+from hostsync.operations.carrier import Carrier
 from hostsync.operations.crew import Crew
-from hostsync.operations.demand import Demand, Reboot
+from hostsync.operations.demand import Demand, Reboot, Say
 from hostsync.operations.operation import Operation
 from tests.hostsync.world import Killed, Time, World
 from tests.operations.rig import killed_once_recorded

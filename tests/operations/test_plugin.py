@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from hostsync.errors import ClusterCause, ClusterError
-from hostsync.operations.credential import SPARE_SECONDS, Plugin, PluginAuth, Token, ask
+from hostsync.operations.plugin import SPARE_SECONDS, Plugin, PluginAuth, Token, ask
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 TOKEN = "eyJcanary.TOKEN-0123456789"
