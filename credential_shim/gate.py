@@ -3,8 +3,10 @@
 Two facts are compared with the seal beside this code: the seal behind ``current``, and, in a
 mirror, WANTED, the seal which the host last told it to select. See ``decide`` for the rules.
 
-All three are replaced by rename, so at no instant of an upgrade is one of them missing or torn:
-a defect is damage, and refused at once under its own cause, whatever the policy on skew.
+All three are replaced by rename, so that none is ever torn: a defect is damage, and refused at
+once under its own cause, whatever the policy on skew. But a slot that is rolled back may go while
+a shim that was started from it still loads: then its own seal is missing, and the release behind
+``current`` is run instead, or waited for.
 """
 
 import os
@@ -60,14 +62,15 @@ class View:
 def decide(view: View, *, serve_on_skew: bool, may_reexec: bool) -> tuple[str, str]:
     """Return what to do and, unless that is to serve, why. Pure.
 
-    In this order: a defective seal refuses; equal seals serve; ``current``, where it is what the
+    In this order: an own seal that is gone, with one behind ``current``, has that run or waits; a
+    defective seal refuses; equal seals serve; ``current``, where it is what the
     host selects and not ours, is run instead; a young switch within one protocol serves with a
     warning; so does the policy; what is left waits.
     """
     seals: list[Seal] = []
     for reading in (view.own, view.current, view.wanted):
         if isinstance(reading, Defect):
-            return Act.REFUSE, f"{reading}; {_REPAIR}"
+            return _on_defect(view, reading, may_reexec=may_reexec), f"{reading}; {_REPAIR}"
         if reading is not None:
             seals.append(reading)
     own, *others = seals
@@ -83,6 +86,12 @@ def decide(view: View, *, serve_on_skew: bool, may_reexec: bool) -> tuple[str, s
     if serve_on_skew:
         return Act.SERVE_WITH_WARNING, f"{skew}; serving, as --on-skew=serve says"
     return Act.WAIT, f"{skew}; {_REMEDY}"
+
+
+def _on_defect(view: View, defect: Defect, *, may_reexec: bool) -> str:
+    if defect is view.own and defect.absent and isinstance(view.current, Seal):
+        return Act.REEXEC if may_reexec else Act.WAIT
+    return Act.REFUSE
 
 
 _REPAIR = "no token is served; run 'hostsync sync' on the host, or install the release again"

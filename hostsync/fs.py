@@ -24,7 +24,7 @@ from hostsync.errors import DiskError
 from hostsync.layout import TEMPORARY_PREFIX
 from hostsync.ports import Draft, Scratch
 
-_RENAME_NOREPLACE = 1
+_AT_CWD, _RENAME_NOREPLACE, _RENAME_EXCHANGE = -100, 1, 2
 _SYNC_RANGE_WRITE, _BEGIN_AT = 2, 8 << 20
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -67,10 +67,12 @@ class Disk:
     def move(self, old: Path, new: Path) -> None:
         """See `ports.Fs.move`."""
         with _told(new, f"rename {old.name} to"):
-            _rename_noreplace(old, new)
-            _fsync(new.parent)
-            if old.parent != new.parent:
-                _fsync(old.parent)
+            _rename(old, new, _RENAME_NOREPLACE)
+
+    def exchange(self, one: Path, other: Path) -> None:
+        """See `ports.Fs.exchange`."""
+        with _told(other, f"exchange {one.name} and"):
+            _rename(one, other, _RENAME_EXCHANGE)
 
     def remove(self, path: Path) -> None:
         """See `ports.Fs.remove`."""
@@ -214,7 +216,7 @@ def _make_directory(path: Path, mode: int) -> None:
     try:
         temporary.chmod(mode)
         with suppress(FileExistsError):
-            _rename_noreplace(temporary, path)
+            _renameat2(temporary, path, _RENAME_NOREPLACE)
     finally:
         with suppress(FileNotFoundError):
             temporary.rmdir()
@@ -257,9 +259,14 @@ def _closed(fd: int) -> Iterator[int]:
         os.close(fd)
 
 
-def _rename_noreplace(old: Path, new: Path) -> None:
-    at_cwd = -100
-    if _libc.renameat2(at_cwd, bytes(old), at_cwd, bytes(new), _RENAME_NOREPLACE) != 0:
+def _rename(old: Path, new: Path, how: int) -> None:
+    _renameat2(old, new, how)
+    for parent in {new.parent, old.parent}:
+        _fsync(parent)
+
+
+def _renameat2(old: Path, new: Path, how: int) -> None:
+    if _libc.renameat2(_AT_CWD, bytes(old), _AT_CWD, bytes(new), how) != 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
 

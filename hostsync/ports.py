@@ -65,6 +65,9 @@ class Fs(Protocol):
     def move(self, old: Path, new: Path) -> None:
         """Rename within a filesystem; refuses to replace anything at `new`."""
 
+    def exchange(self, one: Path, other: Path) -> None:
+        """Have two things change places at once; both are there, before, after and in between."""
+
     def remove(self, path: Path) -> None:
         """Remove a file, a link, or a tree (never through links); idempotent."""
 

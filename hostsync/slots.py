@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
 
+from hostsync.errors import DiskError
 from hostsync.layout import Layout
 from hostsync.model import SEAL_LIMIT, Seal, SlotKind, tree_digest
 from hostsync.ports import Fs
+from hostsync.record import Record
 from hostsync.release.tree import scan
 
 
@@ -96,12 +99,23 @@ def evict(fs: Fs, layout: Layout, old: Path, new: Path) -> None:
     _move(fs, tuple(zip(layout.parts(old), layout.parts(new), strict=True))[::-1])
 
 
-def restore(fs: Fs, layout: Layout, evicted: Path, slot: Path, order: str) -> None:
+def restore(fs: Fs, layout: Layout, evicted: Path, record: Record) -> None:
     """Bring evicted parts back, over whatever took their place; repeatable at any point.
 
     A part that is not (or no longer) in `evicted` is in the slot already and stays. What made
-    way lies in the trash, to be swept when there is time.
+    way lies in the trash, to be swept when there is time. A release directory changes places with
+    the candidate at once: a plugin that was started from it and is still loading finds one.
     """
+    slot, order = layout.slot(record.target_slot), record.order
+    if layout.kind is SlotKind.BUNDLE and os.path.lexists(evicted) and os.path.lexists(slot):
+        seal = observe(layout, evicted).seal
+        # After a kill in between the two have changed places already.
+        if seal is None or seal.sha256.hex != record.candidate.digest:
+            with suppress(DiskError):  # not every filesystem can; then it is moved, as below
+                fs.exchange(evicted, slot)
+                seal = observe(layout, evicted).seal
+        if seal is not None and seal.sha256.hex == record.candidate.digest:
+            _drop(fs, layout, evicted, order)
     for kept, place in zip(layout.parts(evicted), layout.parts(slot), strict=True):
         if os.path.lexists(kept):
             _drop(fs, layout, place, order)

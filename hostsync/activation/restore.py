@@ -27,7 +27,7 @@ def restore(host: Host, record: Record) -> Fallback:
         point(host, SlotName(record.previous_slot), links_of="current")
     target, order = layout.slot(record.target_slot), record.order
     if record.staged and record.evicts:
-        slots.restore(host.fs, layout, layout.evicted(order), target, order)
+        slots.restore(host.fs, layout, layout.evicted(order), record)
     elif record.staged and record.phase is not Phase.STAGING:
         slots.discard(host.fs, layout, target, order)
     if record.staged:

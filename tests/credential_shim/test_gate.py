@@ -46,6 +46,8 @@ def oracle(
 ) -> str:
     """The rules of DESIGN §7, written over names instead of seals."""
     names = {own, current, *([] if wanted is None else [wanted])}
+    if own == "missing" and current not in DEFECTS:
+        return Act.REEXEC if may_reexec else Act.WAIT
     if names & DEFECTS:
         return Act.REFUSE
     if names == {own}:
@@ -182,6 +184,31 @@ def test_the_shim_behind_current_takes_over(release: Release) -> None:
     point(release, "green")
     with pytest.raises(LeftError):
         gate(release, clock, takes_over=True).wait(Deadline(clock, clock.steady + 7))
+
+
+def test_a_shim_whose_release_was_taken_away_while_it_loaded_has_current_take_over(
+    release: Release,
+) -> None:
+    clock = FakeClock()
+    point(release, "green")
+    Path(release.own_seal).unlink()
+    with pytest.raises(LeftError):
+        gate(release, clock, takes_over=True).wait(Deadline(clock, clock.steady + 7))
+
+
+def test_one_that_may_not_hand_over_waits_for_the_release_that_comes_back(release: Release) -> None:
+    clock = FakeClock()
+    point(release, "green")
+    own = Path(release.own_seal)
+    own.unlink()
+
+    def bring_back() -> None:
+        own.write_bytes(seal_bytes("0.9.0"))
+
+    clock.on_sleep = bring_back
+    clock.wall = Path(release.current_link).lstat().st_mtime
+    assert "serving" in gate(release, clock).wait(Deadline(clock, clock.steady + 7))
+    assert len(clock.slept) == 1
 
 
 def test_a_takeover_that_fails_is_waited_out_and_refused_with_its_cause(release: Release) -> None:

@@ -156,6 +156,18 @@ def test_a_move_keeps_the_inode(tmp_path: Path) -> None:
     assert names(tmp_path) == ["elsewhere"]
 
 
+def test_an_exchange_swaps_two_things_or_leaves_both(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    (one / "first").touch()
+    with pytest.raises(DiskError, match="exchange one and"):
+        DISK.exchange(one, other)
+    assert names(one) == ["first"]
+    other.mkdir()
+    DISK.exchange(one, other)
+    assert (names(one), names(other)) == ([], ["first"])
+
+
 def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "precious/inside").mkdir(parents=True)
     (tmp_path / "tree/deep").mkdir(parents=True)

@@ -89,6 +89,24 @@ def test_a_release_that_fails_is_rolled_back_to_exactly_what_was_there(
     assert line.evidence == ["the daemon's last words"]
 
 
+def test_a_slot_always_holds_a_release_while_another_is_brought_back(tmp_path: Path) -> None:
+    world = installed(make_world(tmp_path, SlotKind.BUNDLE))
+    order(world, "1.1.0")
+    count, seen = world.disk.count, []
+
+    def look(verb: str, path: Path) -> None:
+        seen.append((world.layout.slot(SlotName.BLUE) / "RELEASE").is_file())
+        count(verb, path)
+
+    switch.upgrade(world.host(), world.candidate("1.2.0", "crash"), Options())
+    world.disk.count = look  # type: ignore[method-assign]
+    line = settle(world.host())
+    assert line is not None
+    assert line.outcome is Outcome.ROLLED_BACK
+    assert len(seen) > 5
+    assert all(seen)
+
+
 def test_a_hang_is_rolled_back_at_its_start_deadline(world: World) -> None:
     if world.layout.kind is SlotKind.FILE:
         pytest.skip("a service that need not report cannot be late to report")

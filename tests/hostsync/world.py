@@ -103,6 +103,10 @@ class KillableDisk(Disk):
         self.count(f"move {old.name} to", new)
         super().move(old, new)
 
+    def exchange(self, one: Path, other: Path) -> None:
+        self.count(f"exchange {one.name} and", other)
+        super().exchange(one, other)
+
     def remove(self, path: Path) -> None:
         self.count("remove", path)
         super().remove(path)
