@@ -43,7 +43,6 @@ class Serving:
         self._request = request
         self._environ = environ
         hard = _hard_stop(environ, started)
-        self._may_reexec = REEXEC_VARIABLE not in environ
         self._hard = hard
         self._deadline = Deadline(self._clock, hard - _MARGIN_SECONDS)
 
@@ -51,7 +50,7 @@ class Serving:
         """Write an ExecCredential to stdout and return 0; raises ShimError."""
         self._arm()
         api_version = _requested_version(exec_info)
-        self._pass_gate()
+        self._pass_gate(may_reexec=REEXEC_VARIABLE not in self._environ)
         identity = self._request.identity
         store = cache.open_store(self._request.cache_dir, key_of(identity, api_version), stdio.say)
         if self._request.layers.file is not None:
@@ -62,11 +61,14 @@ class Serving:
         return OK
 
     def check(self, exec_info: str) -> int:
-        """Fetch one token past every cache, say so without showing it, return the exit code."""
+        """Fetch one token past every cache, say so without showing it, return the exit code.
+
+        The answer is about the release that was asked: no other one takes over.
+        """
         self._arm()
         api_version = _requested_version(exec_info)
         if self._request.gated:
-            self._pass_gate()
+            self._pass_gate(may_reexec=False)
         for note in self._request.notes:
             stdio.say(note)
         from credential_shim import credential
@@ -119,12 +121,12 @@ class Serving:
 
         return ImdsSource(identity, clock, DirectTransport(clock))
 
-    def _pass_gate(self) -> None:
+    def _pass_gate(self, *, may_reexec: bool) -> None:
         passage = gate.Gate(
             self._release,
             self._clock,
             serve_on_skew=self._request.serve_on_skew,
-            reexec=self._reexec if self._may_reexec else None,
+            reexec=self._reexec if may_reexec else None,
         )
         warning = passage.wait(self._deadline)
         if warning:

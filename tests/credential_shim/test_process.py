@@ -331,8 +331,10 @@ def test_check_can_test_a_release_that_is_not_selected(
     root: SlotRoot, imds: ImdsServer, flags: Flags
 ) -> None:
     root.install("green", seal_bytes("2.0.0"))
+    assert "2.0.0" in assert_refused(root.run("check", *flags, slot="green"), 3)
     (root.path / "green" / "RELEASE").unlink()
     assert_refused(root.run("check", *flags, slot="green"), 3)
+    assert imds.seen == ()
     assert root.run("check", "--no-gate", *flags, slot="green").code == 0
     imds.then(page(200))
     assert_refused(root.run("check", "--no-gate", *flags, slot="green"), 7)
