@@ -5,8 +5,8 @@ it: each holds a shared lock while it uses the engine, and the last one out stop
 killed leaves an engine behind, which the next run adopts and stops.
 
 Facts that shaped this: `dockerd` (20.10 and later) runs without bridges and packet filters, which
-the lab does not need; it leaves `netns/default` mounted beneath its exec root when it stops, and a
-`docker` directory in each cgroup hierarchy.
+the lab does not need; it leaves `netns/default` mounted beneath its exec root when it stops, its
+data root mounted on itself, and a `docker` directory in each cgroup hierarchy.
 """
 
 import fcntl
@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from e2e import disk
 
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
 START_SECONDS = 120.0
@@ -148,7 +150,7 @@ def _start(home: Path, host: str) -> None:
         (home / leftover).unlink(missing_ok=True)
     command = [
         "dockerd",
-        f"--data-root={home}/data",
+        f"--data-root={disk.attach(home)}",
         f"--exec-root={home}/exec",
         f"--host={host}",
         f"--pidfile={home}/dockerd.pid",
@@ -174,8 +176,10 @@ def _start(home: Path, host: str) -> None:
 
 def _stop(home: Path) -> None:
     _end_process(int((home / "dockerd.pid").read_text()))
-    subprocess.run(["umount", f"{home}/exec/netns/default"], check=False, stderr=subprocess.DEVNULL)
+    for left in (f"{home}/exec/netns/default", f"{home}/data"):
+        subprocess.run(["umount", left], check=False, stderr=subprocess.DEVNULL)
     shutil.rmtree(home / "exec", ignore_errors=True)
+    disk.detach(home)
     for hierarchy in (Path("/sys/fs/cgroup"), *Path("/sys/fs/cgroup").iterdir()):
         try:
             (hierarchy / "docker").rmdir()

@@ -3,11 +3,12 @@
 import dataclasses
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from e2e import disk
 from e2e.boot import boot_lab
 from e2e.ground import SOURCE, containers, sweep
 from e2e.lab import MACHINE_ROOT, Lab
@@ -252,3 +253,27 @@ def test_what_a_killed_run_left_is_swept_and_what_lives_is_not(well: Lab, tmp_pa
     assert containers(engine, stale.name) == []
     assert not stale.exists()
     assert len(containers(engine, well.ground.project)) == 4
+
+
+@pytest.fixture
+def drive(tmp_path: Path) -> Iterator[Path]:
+    """A directory for an engine, whose disk is let go of in any case."""
+    yield tmp_path
+    disk.detach(tmp_path)
+
+
+def test_an_engine_s_disk_keeps_what_is_on_it(drive: Path) -> None:
+    place = disk.attach(drive)
+    assert place.is_mount()
+    (place / "kept").write_text("image")
+    assert disk.attach(drive) == place
+    disk.detach(drive)
+    assert not place.is_mount()
+    assert (disk.attach(drive) / "kept").read_text() == "image"
+
+
+def test_an_engine_s_disk_that_cannot_be_read_is_made_anew(drive: Path) -> None:
+    (drive / "disk.img").write_bytes(b"no filesystem" * 1000)
+    place = disk.attach(drive)
+    assert place.is_mount()
+    assert [path.name for path in place.iterdir()] == ["lost+found"]
