@@ -4,7 +4,7 @@ import logging
 import time
 from pathlib import Path
 
-from bundle import bytecode, elf, libraries, licenses, packages, source, stdlib
+from bundle import bytecode, elf, libraries, licenses, packages, reach, source, stdlib
 from bundle.archive import Release, write_archive
 from bundle.errors import OptionError
 from bundle.interpreter import Interpreter, inspect
@@ -63,8 +63,17 @@ def assemble(root: Path, version: str, interpreter: Interpreter) -> Tree:
     log.info("libraries bundled: %s", ", ".join(sorted(names)) or "none")
     tree |= write_launchers(tree, interpreter.version)
     tree |= licenses.collect(tree, root, interpreter)
+    _check_imports(tree, interpreter)
     log.info("modules to compile: %d", sum(name.endswith(".py") for name in tree))
-    return bytecode.add_bytecode(tree, interpreter)
+    return bytecode.compile_tree(tree, interpreter)
+
+
+def _check_imports(tree: Tree, interpreter: Interpreter) -> None:
+    reach.check(
+        {name: entry.content for name, entry in tree.items() if name.endswith(".py")},
+        (source.PACKAGE_FOLDER, f"python/lib/python{interpreter.version}"),
+        stdlib.left_out(interpreter, tree) | packages.LEFT_OUT,
+    )
 
 
 def write_tree(tree: Tree, folder: Path) -> None:

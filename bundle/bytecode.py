@@ -1,8 +1,8 @@
 """Compiles modules so that they start fast from a read-only tree, with the same bytes each time.
 
-Hash-based bytecode that is never checked against the source (PEP 552): a checked or time-stamped
-one would be recompiled at every start where the tree's times differ and nothing can be written.
-The names compiled in are relative to the release; at import CPython puts the real path there.
+The bytecode stands in the place of the source, where CPython runs it whatever the times in the tree
+are and whether or not it can write. The names compiled in, which tracebacks show, are relative to
+the release, as they are in the archive of the sources.
 """
 
 import os
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from bundle import compile_worker
+from bundle import compile_worker, sources
 from bundle.errors import BytecodeError
 from bundle.interpreter import Interpreter, clean_environment
 from bundle.tree import Entry, Tree
@@ -34,22 +34,21 @@ class Compiled:
     refused: Mapping[str, str]
 
 
-def cache_name(name: str, cache_tag: str) -> str:
-    """Where CPython looks for the bytecode of the module at `name`."""
-    folder, _, file = name.rpartition("/")
-    return f"{folder}/__pycache__/{file.removesuffix('.py')}.{cache_tag}.pyc"
+def compiled_name(name: str) -> str:
+    """Where the bytecode of the source `name` is in a release."""
+    return f"{name}c"
 
 
-def compile_sources(sources: Mapping[str, bytes], interpreter: Interpreter) -> Compiled:
+def compile_sources(modules: Mapping[str, bytes], interpreter: Interpreter) -> Compiled:
     """Compile each source, on all processors.
 
     Raises `BytecodeError` when the interpreter itself fails; a refused source is in the result.
     """
     workers = max(1, len(os.sched_getaffinity(0)))
-    names = sorted(sources)
+    names = sorted(modules)
     slices = [part for part in (names[at::workers] for at in range(workers)) if part]
     with ThreadPoolExecutor(workers) as pool:
-        answers = pool.map(lambda part: _compile(part, sources, interpreter), slices)
+        answers = pool.map(lambda part: _compile(part, modules, interpreter), slices)
         done = {name: frame for answered in answers for name, frame in answered.items()}
     return Compiled(
         modules={name: body for name, (status, body) in done.items() if status == b"+"},
@@ -57,32 +56,32 @@ def compile_sources(sources: Mapping[str, bytes], interpreter: Interpreter) -> C
     )
 
 
-def add_bytecode(tree: Tree, interpreter: Interpreter) -> dict[str, Entry]:
-    """The tree with the bytecode of every module in it.
+def compile_tree(tree: Tree, interpreter: Interpreter) -> dict[str, Entry]:
+    """The tree with bytecode in the place of every module, and an archive of their sources.
 
     Raises `BytecodeError` for the first module that does not compile.
     """
-    sources = {name: entry.content for name, entry in tree.items() if name.endswith(".py")}
-    compiled = compile_sources(sources, interpreter)
+    modules = {name: entry.content for name, entry in tree.items() if name.endswith(".py")}
+    compiled = compile_sources(modules, interpreter)
     for name, reason in sorted(compiled.refused.items()):
         raise BytecodeError(
             f"{tree[name].origin or name} does not compile: {reason}",
             remedy=f"correct it for Python {interpreter.version}, or leave it out",
         )
-    return {**tree, **as_entries(compiled, interpreter)}
+    rest = {name: entry for name, entry in tree.items() if name not in modules}
+    return {**rest, **as_entries(compiled), **sources.pack(modules)}
 
 
-def as_entries(compiled: Compiled, interpreter: Interpreter) -> dict[str, Entry]:
+def as_entries(compiled: Compiled) -> dict[str, Entry]:
     """The compiled modules as files of a release."""
-    tag = interpreter.cache_tag
-    return {cache_name(name, tag): Entry(content=pyc) for name, pyc in compiled.modules.items()}
+    return {compiled_name(name): Entry(content=pyc) for name, pyc in compiled.modules.items()}
 
 
 def _compile(
-    names: list[str], sources: Mapping[str, bytes], interpreter: Interpreter
+    names: list[str], modules: Mapping[str, bytes], interpreter: Interpreter
 ) -> dict[str, tuple[bytes, bytes]]:
     request = b"".join(
-        _REQUEST.pack(len(name.encode()), len(sources[name])) + name.encode() + sources[name]
+        _REQUEST.pack(len(name.encode()), len(modules[name])) + name.encode() + modules[name]
         for name in names
     )
     try:

@@ -6,19 +6,22 @@ through any other link. It pins the *physical* release directory before anything
 loaded, so a link that is switched a moment later cannot mix two releases in one process; that the
 directory is the right one is checked by the identity of the launcher in it, not by names.
 
-The interpreter is isolated from the environment (-I) and from site packages (-S), and writes no
-bytecode (-B), because a release that changes no longer matches its seal.
+The interpreter is isolated from the environment (-I) and from site packages (-S), writes no
+bytecode (-B), because a release that changes no longer matches its seal, and takes names and text
+for UTF-8 (-X utf8) whatever the locale is: a release has the codecs of few others.
 """
 
 from collections.abc import Mapping
 
+from bundle.bytecode import compiled_name
 from bundle.errors import PackageError
 from bundle.source import PACKAGE_FOLDER
 from bundle.tree import Entry, Tree
 
 MAIN_HOSTSYNC = f"{PACKAGE_FOLDER}/main_hostsync.py"
 MAIN_CREDENTIAL = f"{PACKAGE_FOLDER}/credential_shim/__main__.py"
-"""What Python runs for each launcher, relative to the release. kubelet waits for the second."""
+"""The source of what Python runs for each launcher, relative to the release. kubelet waits for the
+second."""
 
 LAUNCHERS: Mapping[str, str] = {
     "hostsync": MAIN_HOSTSYNC,
@@ -65,7 +68,7 @@ pin "${self%/*}/.." ||
         exit 127
     }
 
-exec "$release/python/bin/python@VERSION@" -I -S -B "$release/@MAIN@" "$@"
+exec "$release/python/bin/python@VERSION@" -I -S -B -X utf8 "$release/@MAIN@" "$@"
 """
 
 _MAIN_HOSTSYNC = """\
@@ -99,6 +102,7 @@ def write_launchers(tree: Tree, version: str) -> dict[str, Entry]:
 
 def _text(name: str, main: str, version: str) -> bytes:
     text = _LAUNCHER
-    for key, value in {"@NAME@": name, "@MAIN@": main, "@VERSION@": version}.items():
+    parts = {"@NAME@": name, "@MAIN@": compiled_name(main), "@VERSION@": version}
+    for key, value in parts.items():
         text = text.replace(key, value)
     return text.encode()

@@ -14,9 +14,13 @@ from bundle.errors import PackageError
 from bundle.source import PACKAGE_FOLDER
 from bundle.tree import Entry, join, read_entry
 
-_UNUSED = frozenset({"anyio", "h2", "wsproto"})
+_UNUSED = frozenset({"anyio", "h2", "pycparser", "wsproto"})
 """What HTTP libraries import wherever they find it, to offer asynchronous transports, HTTP/2 and
-WebSockets: nothing here speaks these, and an idle daemon is 1.8 MiB smaller without them."""
+WebSockets: nothing here speaks these, and an idle daemon is 1.8 MiB smaller without them. And what
+only compiles bindings to C: cryptography brings its own ready-made, and needs cffi's extension."""
+
+LEFT_OUT = _UNUSED | {"cffi"}
+"""Modules of distributions that no release has."""
 
 _DROPPED_FOLDERS = frozenset({"__pycache__", "test", "tests"})
 _DROPPED_SUFFIXES = frozenset({".pyc", ".pyi", ".c", ".h", ".pxd", ".pyx"})
@@ -111,4 +115,4 @@ def _keeps(file: PurePosixPath) -> bool:
         return False
     if file.parts[0].endswith(".dist-info"):
         return _KEPT_METADATA.fullmatch(file.name) is not None
-    return file.suffix not in _DROPPED_SUFFIXES
+    return file.parts[0] not in LEFT_OUT and file.suffix not in _DROPPED_SUFFIXES

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from bundle import bytecode, source
+from bundle import bytecode, source, sources
 from bundle.archive import Release, read_archive, write_archive
 from bundle.errors import ArchiveError
 from bundle.interpreter import Interpreter, inspect
@@ -33,8 +33,9 @@ def repack(
     `version` is put where a build puts it, so that the result is byte for byte the archive that a
     build of this version would give. `replace` maps names relative to the release directory to new
     content, of files there or not; `modes` maps such names to 0o755 or 0o644, without which a file
-    keeps its mode and a new one gets 0o644. Bytecode follows its source; a source that does not
-    compile loses it, so that it fails at import. Raises `BundleError` with `output` as before.
+    keeps its mode and a new one gets 0o644. What ends in `.py` is a source: it goes to the others,
+    and its bytecode into the release; one that does not compile has none, so that importing it
+    fails. Raises `BundleError` with `output` as before.
     """
     derived = derive(read_archive(archive), version=version, replace=replace, modes=modes)
     write_archive(derived, output)
@@ -50,23 +51,25 @@ def derive(
     modes: Mapping[str, int] = _AS_BEFORE,
 ) -> Release:
     """The release with those changes, as `repack` makes it; raises `BundleError`."""
-    stamped = _stamp(release.tree, version) if version is not None else {}
-    contents = {**stamped, **replace}
-    tree = {**release.tree, **_changed(release.tree, contents, modes)}
-    sources = {name: body for name, body in contents.items() if name.endswith(".py")}
-    if sources:
-        tree = _recompile(tree, sources, _matching_interpreter(release.tree))
+    modules = {name: body for name, body in replace.items() if name.endswith(".py")}
+    others = {name: body for name, body in replace.items() if name not in modules}
+    tree = {**release.tree, **_changed(release.tree, others, modes)}
+    if modules or version is not None:
+        known = sources.unpack(release.tree)
+        if version is not None:
+            modules = {**_stamp(known, version), **modules}
+        tree = _recompile(tree, known, modules, _matching_interpreter(release.tree))
     return Release(top=release.top, tree=tree, mtime=release.mtime)
 
 
-def _stamp(tree: Tree, version: str) -> dict[str, bytes]:
-    missing = [name for name in source.version_files() if name not in tree]
+def _stamp(known: Mapping[str, bytes], version: str) -> dict[str, bytes]:
+    missing = [name for name in source.version_files() if name not in known]
     if missing:
         raise ArchiveError(
             f"the release has no {missing[0]}", remedy="name an archive that the builder wrote"
         )
     return {
-        name: source.stamp(tree[name].content.decode(), version, name=name).encode()
+        name: source.stamp(known[name].decode(), version, name=name).encode()
         for name in source.version_files()
     }
 
@@ -92,19 +95,19 @@ def _changed(
 
 
 def _recompile(
-    tree: Tree, sources: Mapping[str, bytes], interpreter: Interpreter
+    tree: Tree, known: Mapping[str, bytes], new: Mapping[str, bytes], interpreter: Interpreter
 ) -> dict[str, Entry]:
-    compiled = bytecode.compile_sources(sources, interpreter)
-    stale = {bytecode.cache_name(name, interpreter.cache_tag) for name in compiled.refused}
+    compiled = bytecode.compile_sources(new, interpreter)
+    stale = {bytecode.compiled_name(name) for name in compiled.refused}
     kept = {name: entry for name, entry in tree.items() if name not in stale}
-    return {**kept, **bytecode.as_entries(compiled, interpreter)}
+    return {**kept, **bytecode.as_entries(compiled), **sources.pack({**known, **new})}
 
 
 def _matching_interpreter(tree: Tree) -> Interpreter:
     """The running interpreter; raises `ArchiveError` unless its bytecode fits the release."""
     interpreter = inspect()
     landmark = f"python/lib/python{interpreter.version}/os.py"
-    compiled = tree.get(bytecode.cache_name(landmark, interpreter.cache_tag))
+    compiled = tree.get(bytecode.compiled_name(landmark))
     if compiled is None or not compiled.content.startswith(interpreter.magic):
         raise ArchiveError(
             f"the release holds another Python than {interpreter.version}",

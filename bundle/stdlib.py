@@ -1,7 +1,8 @@
 """Chooses what a bundle keeps of the interpreter: the program and the standard library.
 
-What is dropped is what no part of hostsync imports and what would pull in large libraries: user
-interfaces, terminals, small databases, installers and test suites.
+What is dropped is what no part of hostsync imports: user interfaces, debuggers, servers, formats
+and codecs of others, installers and test suites. Fewer files make an upgrade faster, and leave less
+to look through. `bundle.reach` proves that nothing in use is dropped.
 """
 
 import os
@@ -11,20 +12,40 @@ from pathlib import Path
 
 from bundle.errors import InterpreterError
 from bundle.interpreter import Interpreter
-from bundle.tree import Entry, read_entry
+from bundle.tree import Entry, Tree, read_entry
 
 _DROPPED_ANYWHERE = frozenset({"__pycache__", "test", "tests"})
+_TERMINALS = "cmd code codeop curses idlelib pty rlcompleter tkinter turtle turtledemo webbrowser"
+_TOOLS = """
+    bdb cProfile compileall doctest ensurepip lib2to3 modulefinder pdb pickletools profile pstats
+    py_compile pyclbr pydoc pydoc_data symtable tabnanny timeit trace unittest venv zipapp
+"""
+_PROTOCOLS = """
+    asynchat asyncore cgi cgitb ftplib imaplib mailbox mailcap nntplib poplib smtpd smtplib
+    telnetlib wsgiref xmlrpc
+"""
+_FORMATS = """
+    aifc chunk colorsys dbm imghdr plistlib shelve sndhdr sqlite3 sunau uu wave xdrlib xml zoneinfo
+"""
+_SUPERSEDED = """
+    __hello__ __phello__ antigravity crypt dist-packages distutils fileinput imp msilib
+    optparse pipes site-packages this _aix_support _bootsubprocess _osx_support _pyio
+"""
+_OTHERS = "filecmp graphlib multiprocessing sched statistics"
+_SITE = "sitecustomize usercustomize"  # Debian's is a link into /etc
 _DROPPED_AT_TOP = frozenset(
-    {"curses", "idlelib", "tkinter", "turtle.py", "turtledemo"}
-    | {"dist-packages", "distutils", "ensurepip", "site-packages", "venv"}
-    | {"sitecustomize.py", "usercustomize.py"}  # Debian's is a link into /etc
-    | {"__phello__", "antigravity.py", "crypt.py", "dbm", "lib2to3", "msilib", "pydoc_data"}
-    | {"sqlite3"}
+    " ".join((_TERMINALS, _TOOLS, _PROTOCOLS, _FORMATS, _SUPERSEDED, _OTHERS, _SITE)).split()
 )
 _DROPPED_EXTENSIONS = re.compile(
     r"_tkinter|_sqlite3|_curses.*|readline|_gdbm|_dbm|_crypt|nis|spwd|ossaudiodev|audioop"
-    r"|_test.*|.*_test|_?xx.*"
+    r"|_codecs_.*|_multibytecodec|_elementtree|pyexpat|_lsprof|_multiprocessing|_posixshmem"
+    r"|_statistics|_zoneinfo|_test.*|.*_test|_?xx.*"
 )
+_DROPPED_CODECS = re.compile(
+    r"big5.*|cp\d+|euc_.*|gb.*|hp_roman8|hz|iso2022.*|iso8859.*|johab|koi8.*|kz1048|mac_.*|mbcs|oem"
+    r"|palmos|ptcp154|shift_.*|tis_620"
+)
+_KEPT_CODECS = frozenset({"cp437", "cp1252", "iso8859_1"})  # of archives and of the web
 _CONFIG = re.compile(r"config-.*")  # Makefile, static library and linker script for embedding
 _EXTENSIONS = "lib-dynload"
 
@@ -49,6 +70,20 @@ def select(interpreter: Interpreter) -> dict[str, Entry]:
     return tree
 
 
+def left_out(interpreter: Interpreter, tree: Tree) -> frozenset[str]:
+    """The top modules of the standard library that a release with `tree` has not."""
+    library = f"python/lib/python{interpreter.version}/"
+    names = (name.removeprefix(library) for name in tree if name.startswith(library))
+    kept = {_module(Path(name.removeprefix(f"{_EXTENSIONS}/"))) for name in names}
+    folders = (interpreter.stdlib, interpreter.stdlib / _EXTENSIONS)
+    found = (path for folder in folders if folder.is_dir() for path in folder.iterdir())
+    return frozenset(_module(Path(path.name)) for path in found) - kept
+
+
+def _module(path: Path) -> str:
+    return path.parts[0].partition(".")[0]
+
+
 def _modules(stdlib: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(stdlib):
         here = Path(folder)
@@ -67,10 +102,10 @@ def _keeps_folder(name: str, *, top: bool) -> bool:
 
 
 def _keeps_file(path: Path, *, top: bool) -> bool:
-    if top and path.name in _DROPPED_AT_TOP:
-        return False
-    if path.suffix == ".py":
-        return True
     module = path.name.partition(".")[0]
+    if path.suffix == ".py":
+        if path.parent.name == "encodings" and module not in _KEPT_CODECS:
+            return not _DROPPED_CODECS.fullmatch(module)
+        return not (top and module in _DROPPED_AT_TOP)
     in_place = path.parent.name == _EXTENSIONS and path.suffix == ".so"
     return in_place and not _DROPPED_EXTENSIONS.fullmatch(module)

@@ -44,6 +44,21 @@ def await_in_step(node: Node, view: str, name: str = "kube1") -> None:
     )
 
 
+def test_a_daemon_that_is_stopped_while_it_starts_has_not_failed(node: Node) -> None:
+    done = node.lab.host_script("""
+        for hundredths in 02 05 08 11 14 17 20 23 26 29 35 45; do
+            systemctl stop hostsync
+            systemctl start --no-block hostsync
+            until [ "$(systemctl show -P MainPID hostsync)" != 0 ]; do :; done
+            sleep 0.$hundredths
+            systemctl stop hostsync
+            systemctl show -P ActiveState hostsync
+        done
+        systemctl start hostsync
+    """)
+    assert set(done.out.split()) == {"inactive"}
+
+
 @pytest.mark.usefixtures("unhurried")
 def test_a_machine_that_loses_its_bind_is_served_by_the_mirror_at_once(node: Node) -> None:
     begun = node.moment()

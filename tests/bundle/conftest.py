@@ -39,6 +39,7 @@ def entry():
     modules = [getattr(module, "__file__", None) for module in sys.modules.values()]
     print(json.dumps({
         "version": VERSION, "prefix": sys.prefix, "argv": sys.argv[1:], "cwd": os.getcwd(),
+        "utf8": sys.flags.utf8_mode,
         "environment": dict(os.environ), "mapped": mapped, "ssl": ssl.OPENSSL_VERSION,
         "sha256": hashlib.sha256(b"").hexdigest(), "json": msgspec.json.encode([1]).decode(),
         "modules": sorted({file for file in modules if file}),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import bundle
-from bundle import bytecode, elf, source
+from bundle import bytecode, elf, source, sources
 from bundle.archive import read_archive
 from tests.bundle.conftest import VERSION, Built, write_source
 
@@ -111,6 +111,11 @@ def test_it_runs_with_its_own_files_only(built: Built) -> None:
     allowed = (*FROM_HOST, loader, "locale-archive", "gconv-modules.cache", "C.utf8")
     assert [file for file in foreign if not any(name in file for name in allowed)] == []
     assert [file for file in modules if not Path(file).is_relative_to(built.folder)] == []
+
+
+def test_text_is_utf8_whatever_the_locale(built: Built) -> None:
+    answer = run([built.folder / "bin/hostsync", "\u00e9"], LC_ALL="C", PYTHONUTF8="0")
+    assert (answer["utf8"], answer["argv"]) == (1, ["\u00e9"])
 
 
 def test_the_shim_says_its_version_and_protocol(built: Built) -> None:
@@ -261,6 +266,6 @@ def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predic
     assert back.read_bytes() == built.archive.read_bytes()
     before, after = read_archive(built.archive).tree, read_archive(other).tree
     assert before.keys() == after.keys()
-    stamped = {*source.version_files()}
-    stamped |= {bytecode.cache_name(name, built.interpreter.cache_tag) for name in stamped}
+    stamped = {bytecode.compiled_name(name) for name in source.version_files()}
+    stamped.add(sources.SOURCES)
     assert {name for name in before if before[name] != after[name]} == stamped

@@ -1,16 +1,19 @@
+import io
 import marshal
 import subprocess
+import zipfile
 from pathlib import Path
 from types import CodeType
 
 import pytest
 
-from bundle import bytecode
+from bundle import bytecode, sources
 from bundle.errors import BytecodeError
 from bundle.interpreter import Interpreter
+from bundle.sources import SOURCES
 from bundle.tree import Entry
 
-SOURCES = {
+MODULES = {
     "lib/alpha.py": b'names = {"a", "b", "c"} | {"d"}\ndef f(x): return x in {"os", "sys", "re"}\n',
     "lib/beta.py": b"import os, sys, re, json\nclass A:\n    def os(self): return os.path\n",
     "lib/gamma.py": b"def f(*, a=1, b=(2, 3)): return [a, b, 'long constant with spaces']\n",
@@ -19,8 +22,8 @@ SOURCES = {
 
 @pytest.mark.slow
 def test_bytes_do_not_depend_on_what_else_is_compiled(own_interpreter: Interpreter) -> None:
-    together = bytecode.compile_sources(SOURCES, own_interpreter).modules
-    for name, source in SOURCES.items():
+    together = bytecode.compile_sources(MODULES, own_interpreter).modules
+    for name, source in MODULES.items():
         alone = bytecode.compile_sources({name: source}, own_interpreter).modules
         assert alone == {name: together[name]}
 
@@ -34,24 +37,32 @@ def test_a_module_knows_itself_by_its_name_in_the_release(own_interpreter: Inter
     assert code.co_filename == "lib/x/y.py"
 
 
-def test_bytecode_is_used_whatever_became_of_the_source(
+def test_the_bytecode_runs_in_the_place_of_its_source(
     own_interpreter: Interpreter, tmp_path: Path
 ) -> None:
-    tree = bytecode.add_bytecode({"mod.py": Entry(content=b"print('compiled')\n")}, own_interpreter)
-    for name, entry in tree.items():
-        path = tmp_path / name.lstrip("/")
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(entry.content)
-    (tmp_path / "mod.py").write_text("print('source')\n")
-    query = "import sys; sys.path.append(sys.argv[1]); import mod; print(mod.__cached__)"
+    source = b"def fail(): raise ValueError('compiled')\n"
+    tree = bytecode.compile_tree({"lib/mod.py": Entry(content=source)}, own_interpreter)
+    assert set(tree) == {"lib/mod.pyc", SOURCES}
+    (tmp_path / "mod.pyc").write_bytes(tree["lib/mod.pyc"].content)
+    query = "import sys; sys.path.append(sys.argv[1]); import mod; print(mod.__file__); mod.fail()"
     done = subprocess.run(
         [own_interpreter.executable, "-I", "-S", "-c", query, tmp_path],
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
-    cached = tmp_path / "__pycache__" / f"mod.{own_interpreter.cache_tag}.pyc"
-    assert done.stdout.splitlines() == ["compiled", str(cached)]
+    assert done.stdout == f"{tmp_path}/mod.pyc\n"
+    assert 'File "lib/mod.py", line 1, in fail' in done.stderr
+    assert done.stderr.endswith("ValueError: compiled\n")
+
+
+def test_the_sources_can_be_read_from_the_release(own_interpreter: Interpreter) -> None:
+    tree = {name: Entry(content=body) for name, body in MODULES.items()}
+    compiled = bytecode.compile_tree(tree, own_interpreter)
+    assert sources.unpack(compiled) == MODULES
+    with zipfile.ZipFile(io.BytesIO(compiled[SOURCES].content)) as archive:
+        assert archive.testzip() is None
+        assert archive.namelist() == sorted(MODULES)
 
 
 def test_a_module_that_does_not_compile_stops_the_build_by_name(
@@ -59,4 +70,4 @@ def test_a_module_that_does_not_compile_stops_the_build_by_name(
 ) -> None:
     tree = {"lib/bad.py": Entry(content=b"def :\n"), "lib/good.py": Entry(content=b"")}
     with pytest.raises(BytecodeError, match=r"lib/bad\.py does not compile: invalid syntax"):
-        bytecode.add_bytecode(tree, own_interpreter)
+        bytecode.compile_tree(tree, own_interpreter)

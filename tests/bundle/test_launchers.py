@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bundle.bytecode import compiled_name
 from bundle.errors import PackageError
 from bundle.launchers import MAIN_CREDENTIAL, write_launchers
 from bundle.tree import Entry
@@ -48,9 +49,9 @@ def start(*command: str | Path, cwd: Path, **environment: str) -> list[str]:
 
 
 def expected(release: Path, cwd: Path, *arguments: str) -> list[str]:
-    main = str(release / "lib/hostsync/main_hostsync.py")
+    main = str(release / "lib/hostsync/main_hostsync.pyc")
     python = str(release / "python/bin/python3.11")
-    return [python, str(cwd), "unset", "-I", "-S", "-B", main, *arguments]
+    return [python, str(cwd), "unset", "-I", "-S", "-B", "-X", "utf8", main, *arguments]
 
 
 def shell_command(shell: str) -> list[str]:
@@ -70,7 +71,7 @@ def test_the_loader_of_the_caller_has_no_say(release: Path, tmp_path: Path) -> N
 
 def test_the_credential_launcher_starts_the_shim(release: Path, tmp_path: Path) -> None:
     found = start(release / "bin/hostsync-credential", "version", cwd=tmp_path)
-    assert found[-2:] == [str(release / MAIN_CREDENTIAL), "version"]
+    assert found[-2:] == [str(release / compiled_name(MAIN_CREDENTIAL)), "version"]
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -6,7 +6,7 @@ from types import CodeType
 import pytest
 
 import bundle
-from bundle import bytecode, source
+from bundle import bytecode, source, sources
 from bundle.archive import Release, read_archive, write_archive
 from bundle.errors import ArchiveError, OptionError
 from bundle.interpreter import Interpreter
@@ -26,7 +26,7 @@ def small(tmp_path_factory: pytest.TempPathFactory, own_interpreter: Interpreter
         "bin/hostsync": Entry(content=b"#!/bin/sh\n", executable=True),
         "bin/hostsync-credential": Entry(content=b"#!/bin/sh\n", executable=True),
     }
-    tree = bytecode.add_bytecode(tree, own_interpreter)
+    tree = bytecode.compile_tree(tree, own_interpreter)
     write_archive(Release(top="hostsync-linux-amd64", tree=tree, mtime=7), work / "small.tar.gz")
     return work / "small.tar.gz"
 
@@ -37,26 +37,26 @@ def test_without_changes_the_bytes_stay(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_new_version_is_in_both_modules_and_in_their_bytecode(
-    small: Path, tmp_path: Path, own_interpreter: Interpreter
+    small: Path, tmp_path: Path
 ) -> None:
     tree = read_archive(bundle.repack(small, tmp_path / "new.tar.gz", version="2.0.0")).tree
     for name in source.version_files():
-        assert b'VERSION = "2.0.0"' in tree[name].content
-        pyc = tree[bytecode.cache_name(name, own_interpreter.cache_tag)].content
+        assert b'VERSION = "2.0.0"' in sources.unpack(tree)[name]
+        pyc = tree[bytecode.compiled_name(name)].content
         code = marshal.loads(pyc[16:])
         assert isinstance(code, CodeType)
         assert "2.0.0" in code.co_consts
         assert 7 in code.co_consts
 
 
-def test_replaced_and_added_modules_come_with_their_bytecode(
-    small: Path, tmp_path: Path, own_interpreter: Interpreter
-) -> None:
+def test_replaced_and_added_modules_come_with_their_bytecode(small: Path, tmp_path: Path) -> None:
     replace = {MODULE: b"'replaced'\n", "lib/hostsync/new.py": b"'new'\n", "share/note": b"text"}
     tree = read_archive(bundle.repack(small, tmp_path / "new.tar.gz", replace=replace)).tree
-    assert {name: tree[name].content for name in replace} == replace
+    assert tree["share/note"].content == b"text"
     for name, text in ((MODULE, b"replaced"), ("lib/hostsync/new.py", b"new")):
-        assert text in tree[bytecode.cache_name(name, own_interpreter.cache_tag)].content
+        assert name not in tree
+        assert sources.unpack(tree)[name] == replace[name]
+        assert text in tree[bytecode.compiled_name(name)].content
 
 
 def test_a_module_that_does_not_compile_fails_when_it_is_imported(
@@ -73,7 +73,7 @@ def test_a_module_that_does_not_compile_fails_when_it_is_imported(
     command = [str(own_interpreter.executable), "-I", "-S", "-c", query, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "SyntaxError" in done.stderr
+    assert "No module named 'hostsync.cli'" in done.stderr
 
 
 def test_programs_keep_their_mode_and_a_mode_can_be_given(small: Path, tmp_path: Path) -> None:
@@ -119,3 +119,11 @@ def test_a_release_of_another_python_is_refused(small: Path, tmp_path: Path) -> 
     write_archive(Release(top=release.top, tree=tree, mtime=7), tmp_path / "other.tar.gz")
     with pytest.raises(ArchiveError, match="holds another Python"):
         bundle.repack(tmp_path / "other.tar.gz", tmp_path / "new.tar.gz", version="2.0.0")
+
+
+def test_a_release_without_its_sources_is_refused(small: Path, tmp_path: Path) -> None:
+    release = read_archive(small)
+    tree = {name: entry for name, entry in release.tree.items() if name != sources.SOURCES}
+    write_archive(Release(top=release.top, tree=tree, mtime=7), tmp_path / "bare.tar.gz")
+    with pytest.raises(ArchiveError, match=r"no readable share/source\.zip"):
+        bundle.repack(tmp_path / "bare.tar.gz", tmp_path / "new.tar.gz", version="2.0.0")

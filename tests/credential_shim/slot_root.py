@@ -22,7 +22,7 @@ its cause says whether the work ended in time or was stopped, however busy this 
 LAUNCHER = """\
 #!/bin/sh
 self=$(/usr/bin/readlink -f "$0")
-exec {python} -B -I -S "${{self%/bin/*}}/lib/hostsync/credential_shim/__main__.py" "$@"
+exec {python} -I -S -B -X utf8 "${{self%/bin/*}}/lib/hostsync/credential_shim/__main__.py" "$@"
 """
 
 

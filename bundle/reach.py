@@ -1,0 +1,106 @@
+"""Proves that nothing was left out of a release which is loaded after all.
+
+What is left out is chosen by name, in `bundle.stdlib` and `bundle.packages`. Here the imports are
+followed, as they stand in the sources: from each import of hostsync's own modules, also those that
+wait in a function, to all that importing these modules imports. What other libraries import in
+functions is not followed: among it are debuggers, servers and asynchronous twins that never run.
+"""
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from bundle.errors import PackageError
+from bundle.source import PACKAGES
+
+_TOLERANT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "AttributeError"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """An import of one module; a tolerant one is inside a `try` that goes on without it."""
+
+    module: str
+    tolerant: bool
+
+
+def check(
+    sources: Mapping[str, bytes], folders: Collection[str], left_out: Collection[str]
+) -> None:
+    """Raise `PackageError` for the first module in `left_out` that a process would import.
+
+    `sources` are the release's by file name, in `folders` that are searched for modules;
+    `left_out` are dotted names of modules and packages.
+    """
+    modules = {_dotted(name, folders): name for name in sources}
+    pending = sorted(name for name in modules if name.partition(".")[0] in PACKAGES)
+    reached = set(pending)
+    while pending:
+        importer = pending.pop()
+        file = modules[importer]
+        own = importer.partition(".")[0] in PACKAGES
+        package = importer if file.endswith("/__init__.py") else importer.rpartition(".")[0]
+        for found in _imports(ast.parse(sources[file]).body, package, own=own, tolerant=False):
+            for name in _parents(found.module):
+                if name in modules:
+                    if name not in reached:
+                        reached.add(name)
+                        pending.append(name)
+                elif name in left_out and not found.tolerant:
+                    raise PackageError(
+                        f"{file} imports {name}, which the release leaves out",
+                        remedy="take it off the list of what is left out",
+                    )
+
+
+def _dotted(name: str, folders: Collection[str]) -> str:
+    """The module of a source file: `lib/x/a/b.py` is a.b where lib/x is searched."""
+    folder = max((each for each in folders if name.startswith(f"{each}/")), key=len, default="")
+    path = name.removeprefix(f"{folder}/").removesuffix(".py").removesuffix("/__init__")
+    return path.replace("/", ".")
+
+
+def _parents(module: str) -> Iterator[str]:
+    """a, a.b and a.b.c for a.b.c: all are imported."""
+    parts = module.split(".")
+    return (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _imports(
+    body: Collection[ast.AST], package: str, *, own: bool, tolerant: bool
+) -> Iterator[_Import]:
+    for node in body:
+        children: Collection[ast.AST] = tuple(ast.iter_child_nodes(node))
+        match node:
+            case ast.Import(names=names):
+                yield from (_Import(alias.name, tolerant) for alias in names)
+            case ast.ImportFrom(names=names):
+                base = _absolute(node, package)
+                yield _Import(base, tolerant)
+                yield from (_Import(f"{base}.{alias.name}", tolerant) for alias in names)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if not own:
+                continue
+            case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
+                children = node.orelse
+            case ast.If(test=test) if ast.unparse(test) == "__name__ == '__main__'":
+                continue
+            case ast.Try(body=tried, handlers=handlers) if any(map(_forgives, handlers)):
+                # What the handlers import stands in for what could not be.
+                either = [*tried, *handlers]
+                yield from _imports(either, package, own=own, tolerant=True)
+                children = [*node.orelse, *node.finalbody]
+        yield from _imports(children, package, own=own, tolerant=tolerant)
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    kept = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*kept, *([node.module] if node.module else [])])
+
+
+def _forgives(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(isinstance(each, ast.Name) and each.id in _TOLERANT for each in caught)
