@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -92,15 +91,14 @@ class Node:
     ) -> Ordered:
         """Run a command of hostsync with JSON output.
 
-        The daemon keeps machines in step whenever it likes, and for longer where the machine below
-        is slow; a judge has things to put away after its verdict. A command that finds one of them
-        at that is run again when it is done.
+        A judge has things to put away after its verdict. A command that finds it at that is run
+        again when it is done.
         """
         while True:
             argv = (program, "--output", "json", *words)
             done = self.lab.host(*argv, check=False, timeout=timeout)
             lines = tuple(json.loads(line) for line in done.out.splitlines())
-            if done.code != BUSY or not re.search(r"busy: (sync of machine|judge )", done.out):
+            if done.code != BUSY or "busy: judge " not in done.out:
                 return Ordered(code=done.code, lines=lines, err=done.err)
             self.lab.host("flock", LOCK, "true")
 

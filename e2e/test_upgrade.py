@@ -218,16 +218,10 @@ def test_a_rollback_by_hand_returns_to_the_last_good_release(node: Node) -> None
 
 
 def staging(path: str) -> str:
-    """Shell text that orders a release and goes on, with `$pid` set, when it is being staged.
-
-    The order is repeated if the daemon was at work and it was refused as busy.
-    """
-    order = f"hostsync upgrade {path} & pid=$!;"
+    """Shell text that orders a release and goes on, with `$pid` set, when it is being staged."""
     return f"""
-        {order}
-        until ls -d {SLOT_ROOT}/.hostsync-staging-* 2>/dev/null; do
-            kill -0 $pid 2>/dev/null || {{ {order} }}
-        done
+        hostsync upgrade {path} & pid=$!
+        until ls -d {SLOT_ROOT}/.hostsync-staging-* 2>/dev/null; do kill -0 $pid; done
     """
 
 

@@ -136,7 +136,8 @@ class Daemon:
         if found.in_step and (found.view is not View.MIRROR or not worker.bindable):
             return Keeping.IN_STEP
         try:
-            with lock.held(host.config.run_root, f"sync of machine {worker.name}"):
+            purpose = f"sync of machine {worker.name}"
+            with lock.held(host.config.run_root, purpose, brief=True):
                 report = synchronise(host.machines, host.agent, worker, deep=deep)
         except Busy:
             return Keeping.BUSY
@@ -177,7 +178,8 @@ class Daemon:
         if not look(host.machines, what, worker).problem:
             return Keeping.IN_STEP
         try:
-            with lock.held(host.config.run_root, f"sharing with machine {worker.name}"):
+            purpose = f"sharing with machine {worker.name}"
+            with lock.held(host.config.run_root, purpose, brief=True):
                 shared = share(host.machines, what, worker)
             problem = shared.problem
         except Busy:

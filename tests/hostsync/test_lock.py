@@ -1,9 +1,10 @@
 """The host's lock: one holder, named to whoever comes second, gone with its process."""
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,60 @@ def test_a_link_or_a_file_in_the_way_is_told_and_not_followed(tmp_path: Path) ->
             pytest.fail("no lock")
         assert told.value.remedy
     assert (tmp_path / "precious").read_text() == "as it was"
+
+
+class Passing:
+    """A clock on which only sleeping takes time, and something happens at one moment of it."""
+
+    def __init__(self, at: float, happens: Callable[[], None]) -> None:
+        self.now, self._at, self._happens = 0.0, at, happens
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+    def boot_id(self) -> str:
+        return "boot"
+
+    def sleep(self, seconds: float) -> None:
+        before, self.now = self.now, self.now + seconds
+        if before < self._at <= self.now:
+            self._happens()
+
+
+@pytest.mark.parametrize(("ends", "words"), [(0.5, 0), (20.0, 1)])
+def test_a_patient_verb_waits_for_housekeeping_and_says_so_once(
+    tmp_path: Path, ends: float, words: int
+) -> None:
+    with ExitStack() as housekeeping:
+        housekeeping.enter_context(lock.held(tmp_path, "sync of machine kube1", brief=True))
+        clock, said = Passing(ends, housekeeping.close), list[str]()
+        with lock.held(tmp_path, "upgrade", patience=lock.Patience(clock, said.append)):
+            assert clock.now == pytest.approx(ends, abs=0.1)
+    assert said == [f"waiting for the sync of machine kube1 (pid {os.getpid()}) to end"] * words
+
+
+def test_patience_with_housekeeping_has_an_end(tmp_path: Path) -> None:
+    clock = Passing(lock.PATIENCE_SECONDS * 2, pytest.fail)
+    patience = lock.Patience(clock, lambda _: None)
+    with (
+        lock.held(tmp_path, "sync of machine kube1", brief=True),
+        pytest.raises(Busy, match=r"^busy: sync of machine kube1 \(pid \d+\) holds"),
+        lock.held(tmp_path, "upgrade", patience=patience),
+    ):
+        pytest.fail("two at a time")
+    assert clock.now == pytest.approx(lock.PATIENCE_SECONDS, abs=0.1)
+
+
+def test_an_order_is_not_waited_for(tmp_path: Path) -> None:
+    clock = Passing(1.0, pytest.fail)
+    patience = lock.Patience(clock, pytest.fail)
+    with (
+        lock.held(tmp_path, "hostsync upgrade"),
+        pytest.raises(Busy, match="hostsync upgrade"),
+        lock.held(tmp_path, "rollback", patience=patience),
+    ):
+        pytest.fail("two at a time")
+    assert clock.now == 0
