@@ -2,7 +2,8 @@
 
 Facts it rests on: a process that left its group (setsid) is out of reach of a kill of the group
 and may keep the pipes open for ever, so nothing here waits for their end. A process number is
-not given out again before its process is reaped, so the group is killed before that.
+not given out again before its process is reaped, so the group is killed before that. A command
+inherits which signals are blocked and which are ignored, but no handler.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from types import FrameType, TracebackType
+from typing import IO, Self
 
 from hostsync.errors import DiskError, Failed
 from hostsync.ports import Completed, Space
@@ -166,15 +168,9 @@ def _run(argv: tuple[str, ...], timeout: float, limit: int) -> Completed:
     """See `ports.Probe.run`; keeps the first `limit` bytes of each output, as they came."""
     deadline = time.monotonic() + timeout
     # A signal's handler raises, and between the start and the `try` nobody would end the command.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
-    try:
-        process = _start(argv, mask)
-    except BaseException:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        raise
-    with process:
+    with _HeldSignals() as held, _start(argv) as process:
         try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            held.release()
             stdout, stderr = _Output(process.stdout, limit), _Output(process.stderr, limit)
             ended = _ended_in_time(process.pid, (stdout, stderr), deadline)
         finally:
@@ -184,7 +180,58 @@ def _run(argv: tuple[str, ...], timeout: float, limit: int) -> Completed:
     return Completed(status=status, stdout=said, stderr=complained)
 
 
-def _start(argv: tuple[str, ...], mask: set[int | signal.Signals]) -> subprocess.Popen[bytes]:
+class _HeldSignals:
+    """Signals to end whose handlers wait until `release`, or the end of the block.
+
+    They are not blocked meanwhile: the command would inherit that, and to have it undone in the
+    child, this whole process would have to be copied for each start.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Callable[[int, FrameType | None], object]] = {}
+        self._came: list[int] = []
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():  # Handlers run in no other.
+            with _blocked():
+                for number in _ENDING_SIGNALS:
+                    handler = signal.getsignal(number)
+                    if callable(handler):
+                        self._handlers[number] = handler
+                        signal.signal(number, self._hold)
+        return self
+
+    def _hold(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(number)
+
+    def release(self) -> None:
+        """Let the handlers answer what came, and what comes from now on."""
+        with _blocked():
+            while self._handlers:
+                signal.signal(*self._handlers.popitem())
+            while self._came:
+                signal.raise_signal(self._came.pop())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING_SIGNALS)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _start(argv: tuple[str, ...]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             argv,
@@ -194,8 +241,6 @@ def _start(argv: tuple[str, ...], mask: set[int | signal.Signals]) -> subprocess
             env=CLEAN_ENVIRONMENT,
             cwd="/",
             process_group=0,
-            # No other thread is there that could hold a lock in the child.
-            preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, mask),  # noqa: PLW1509
         )
     except OSError as error:
         raise Failed(f"cannot run {argv[0]}: {error.strerror}") from error

@@ -4,6 +4,7 @@ import os
 import resource
 import select
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -136,6 +137,34 @@ def test_an_interruption_ends_the_program_and_lets_signals_in_again(tmp_path: Pa
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert ended(int((tmp_path / "pid").read_text()))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_end_while_the_program_is_started_ends_it(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    started = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, argv: tuple[str, ...], **options: object) -> None:
+            super().__init__(argv, **options)  # type: ignore[call-overload]
+            started.append(self.pid)
+            os.kill(os.getpid(), number)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise InterruptedOrder
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.signal(number, interrupt)
+    try:
+        with pytest.raises(InterruptedOrder):
+            shell("sleep 600")
+        assert signal.getsignal(number) is interrupt
+    finally:
+        signal.signal(number, before)
+    (pid,) = started
+    assert ended(pid)
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
 
