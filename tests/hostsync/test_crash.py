@@ -1,6 +1,5 @@
 """Killed before any change of the disk, a host ends old or new, never between, and always ends."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,12 @@ from hostsync.activation.stage import Options
 from hostsync.activation.trial import settle
 from hostsync.errors import Busy
 from hostsync.model import SlotKind, SlotName
-from hostsync.ports import UnitVerb
 from hostsync.record import Phase
 from hostsync.sync import host_listing, inspect
 from tests.hostsync.intake import archive_of, put
+from tests.hostsync.moments import Moment, moments
 from tests.hostsync.test_transaction import current_version, lasting
-from tests.hostsync.world import Killed, World, installed, make_world
+from tests.hostsync.world import World, installed, make_world
 
 Recovery = Callable[[World], None]
 
@@ -61,31 +60,19 @@ def begin(top: Path, kind: SlotKind, offer: Offer) -> tuple[World, Path]:
     world = installed(make_world(top, kind))
     switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
     settle(world.host())
+    world.systemd.judge_runs = False
     return world, offer.made(world)
 
 
-def begin_again(saved: Path, top: Path, kind: SlotKind, offer: Offer) -> tuple[World, Path]:
-    """The same host as `begin` left it, from a copy of its files."""
-    shutil.rmtree(top)
-    world = make_world(top, kind)
-    shutil.copytree(saved, top, symlinks=True, dirs_exist_ok=True)
-    world.machines.bound.update(world.machines.workers)
-    world.systemd.queue(UnitVerb.START, world.agent.unit)
-    return world, offer.made(world)
-
-
-def run_until_killed(world: World, candidate: Path, kill_at: int) -> bool:
-    """Order, judge and be killed before change `kill_at`; whether it came to that."""
-    world.disk.changes, world.disk.kill_at = 0, kill_at
-    try:
-        switch.upgrade(world.host(), candidate, Options())
-        assert_selected(world)
-        settle(world.host())
-    except Killed:
-        return True
-    finally:
-        world.disk.kill_at = None
-    return False
+def order_and_judge(world: World, candidate: Path, kept: Path) -> list[Moment]:
+    """Order and judge to the end; the host as it was before each change on the way."""
+    world.disk.changes = 0
+    found = moments(world, kept)
+    switch.upgrade(world.host(), candidate, Options())
+    assert_selected(world)
+    settle(world.host())
+    assert len(found) == world.disk.changes
+    return found
 
 
 def assert_selected(world: World) -> None:
@@ -102,16 +89,13 @@ def assert_selected(world: World) -> None:
 def test_a_kill_before_any_change_ends_in_the_old_or_the_new_release(
     tmp_path: Path, kind: SlotKind, recovery: Recovery, offer: Offer
 ) -> None:
-    top = tmp_path / "host"
-    world, candidate = begin(top, kind, offer)
-    shutil.copytree(top, tmp_path / "saved", symlinks=True)
+    world, candidate = begin(tmp_path / "host", kind, offer)
     old = lasting(world)
-    assert not run_until_killed(world, candidate, kill_at=10_000)
-    new, changes = lasting(world), world.disk.changes
-    assert changes > 30
-    for kill_at in range(changes):
-        world, candidate = begin_again(tmp_path / "saved", top, kind, offer)
-        assert run_until_killed(world, candidate, kill_at)
+    killed = order_and_judge(world, candidate, tmp_path / "kept")
+    new = lasting(world)
+    assert len(killed) > 30
+    for kill_at, moment in enumerate(killed):
+        world = moment.again()
         assert_selected(world)
         phase = record_phase(world)
         recovery(world)

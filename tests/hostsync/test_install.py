@@ -1,7 +1,6 @@
 """The first release on a host: installed or adopted, repeatable after a kill at any change."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hostsync.activation.trial import settle
 from hostsync.errors import Reason, Refused
 from hostsync.model import SlotKind, SlotName
 from hostsync.ports import Space
+from tests.hostsync.moments import moments
 from tests.hostsync.test_transaction import current_version, last_good_version, lasting
 from tests.hostsync.world import Killed, PlayedProbe, World, make_world, script, snapshot
 
@@ -122,20 +122,15 @@ def adopting_slots(world: World) -> Path | None:
 def test_an_installation_killed_at_any_change_is_finished_by_repeating_it(
     tmp_path: Path, kind: SlotKind, prepare: Callable[[World], Path | None]
 ) -> None:
-    top = tmp_path / "host"
-    world = make_world(top, kind)
-    install(world.host(), prepare(world), start=True)
-    wanted, changes = lasting(world), world.disk.changes
-    assert changes > 1
-    for kill_at in range(changes):
-        shutil.rmtree(top)
-        world = make_world(top, kind)
-        path = prepare(world)
-        served = world.agent.commands[0].path.exists()
-        world.disk.kill_at = kill_at
-        with pytest.raises(Killed):
-            install(world.host(), path, start=True)
-        world.disk.kill_at = None
+    world = make_world(tmp_path / "host", kind)
+    path = prepare(world)
+    served = world.agent.commands[0].path.exists()
+    killed = moments(world, tmp_path / "kept")
+    install(world.host(), path, start=True)
+    wanted = lasting(world)
+    assert len(killed) == world.disk.changes > 1
+    for kill_at, moment in enumerate(killed):
+        world = moment.again()
         assert world.agent.commands[0].path.exists() or not served
         if world.layout.current.is_symlink() and prepare is not adopting_slots:
             assert slots.runnable(world.layout, world.layout.current.resolve())

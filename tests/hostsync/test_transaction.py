@@ -41,8 +41,7 @@ def last_good_version(world: World) -> str:
 
 def lasting(world: World) -> dict[str, str]:
     """Everything that outlives an order but its own memory of it."""
-    kept = snapshot(world.top)
-    return {p: v for p, v in kept.items() if not p.startswith(("state", "candidates", "run"))}
+    return snapshot(world.top, but=("state", "candidates", "run"))
 
 
 def test_a_good_release_becomes_current_and_the_previous_one_last_good(world: World) -> None:

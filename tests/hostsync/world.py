@@ -8,6 +8,8 @@ Only systemd, machined's mounts and the passing of time are played.
 from __future__ import annotations
 
 import itertools
+import os
+import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,6 +40,10 @@ PLENTY = Space(device=1, free=1 << 40, read_only=False, noexec=False)
 
 
 Count = Callable[[str, Path], None]
+
+
+def nothing() -> None:
+    """What is done before a change unless a test wants more."""
 
 
 class Killed(BaseException):
@@ -74,11 +80,13 @@ class KillableDisk(Disk):
         self.changes = 0
         self.kill_at: int | None = None
         self.log: list[str] = []
+        self.before_each: Callable[[], None] = nothing
 
     def count(self, verb: str, path: Path) -> None:
         """One more change is about to happen, here or at another door."""
         if self.kill_at is not None and self.changes >= self.kill_at:
             raise Killed
+        self.before_each()
         self.changes += 1
         self.log.append(f"{verb} {path.name}")
 
@@ -499,16 +507,32 @@ def behaviour_of(program: Path) -> str:
     return next(line.partition("=")[2] for line in lines if line.startswith("# behaviour="))
 
 
-def snapshot(top: Path) -> dict[str, str]:
-    """Every path beneath `top` with its kind, mode, and content or target."""
-    found = {}
-    for path in sorted(top.rglob("*")):
-        status = path.lstat()
-        what = str(path.readlink()) if path.is_symlink() else ""
-        if path.is_file() and not path.is_symlink():
-            what = path.read_bytes().hex()
-        found[str(path.relative_to(top))] = f"{status.st_mode:o} {what}"
+def snapshot(top: Path, but: tuple[str, ...] = ()) -> dict[str, str]:
+    """Every path beneath `top` with its kind, mode, and content or target.
+
+    Without what is at `top` under a name that begins so.
+    """
+    found: dict[str, str] = {}
+    with os.scandir(top) as entries:
+        for entry in entries:
+            if not entry.name.startswith(but):
+                _photograph(entry, entry.name, found)
     return found
+
+
+def _photograph(entry: os.DirEntry[str], path: str, found: dict[str, str]) -> None:
+    mode = entry.stat(follow_symlinks=False).st_mode
+    what = ""
+    if stat.S_ISLNK(mode):
+        what = os.readlink(entry)
+    elif stat.S_ISREG(mode):
+        with open(entry, "rb", buffering=0) as file:
+            what = file.read().hex()
+    found[path] = f"{mode:o} {what}"
+    if stat.S_ISDIR(mode):
+        with os.scandir(entry) as entries:
+            for inner in entries:
+                _photograph(inner, f"{path}/{inner.name}", found)
 
 
 def _program(path: Path, text: str) -> None:
