@@ -52,6 +52,7 @@ class Directory:
         self._fd = fd
         self._rootfs = rootfs
         self._inner = inner
+        self._whole = rootfs / inner
         self._temp_prefix = temp_prefix
 
     @classmethod
@@ -217,7 +218,7 @@ class Directory:
             return bool(os.fstatvfs(self._fd).f_flag & os.ST_RDONLY)
 
     def _path(self, name: str = "") -> PurePath:
-        return self._rootfs / self._inner / name
+        return self._whole / name if name else self._whole
 
     @contextmanager
     def _acting(self, *names: str) -> Iterator[None]:
@@ -265,9 +266,13 @@ class Directory:
 
 
 def _entered(parent: int, name: str, *, create: bool) -> int:
-    if create:
-        with suppress(FileExistsError):
-            return _created(parent, name)
+    try:
+        return openat2(parent, name, _DIRECTORY, resolve=PLAIN)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # Another may have made it meanwhile.
+        return _created(parent, name)
     return openat2(parent, name, _DIRECTORY, resolve=PLAIN)
 
 

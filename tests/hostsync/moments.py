@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,13 +43,20 @@ def moments(world: World, kept: Path) -> list[Moment]:
     def keep() -> None:
         files = kept / str(len(found))
         subprocess.run(["cp", "--archive", world.top, files], check=True)
-        then = deepcopy(world)
+        then = deepcopy(world, {id(value): value for value in _lasting(world)})
         then.disk.before_each = nothing
         found.append(Moment(files, then, _running(world)))
 
     kept.mkdir()
     world.disk.before_each = keep
     return found
+
+
+def _lasting(world: World) -> Iterator[object]:
+    """What never changes, so that a copy may share it."""
+    yield from (world.agent, world.policy, world.systemd.layout, world.machines.layout)
+    yield from world.events
+    yield from world.machines.workers.values()
 
 
 def _running(world: World) -> Path | None:

@@ -1,5 +1,6 @@
 """Killed before any change of the disk, a host ends old or new, never between, and always ends."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,7 @@ def begin(top: Path, kind: SlotKind, offer: Offer) -> tuple[World, Path]:
     switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
     settle(world.host())
     world.systemd.judge_runs = False
+    shutil.rmtree(world.top / "candidates")
     return world, offer.made(world)
 
 
