@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import hostsync
@@ -118,7 +122,8 @@ class CommandLine:
 
     def installed(self) -> CommandLine:
         """The same host with 1.0.0 installed."""
-        assert self.run("install", str(self.program("1.0.0")), "--no-start").status == 0
+        with tarfile.open(fileobj=io.BytesIO(_installation())) as files:
+            files.extractall(self.top, filter="fully_trusted")
         return self
 
     def decide(self, outcome: Outcome, reason: str = "") -> None:
@@ -144,6 +149,19 @@ class CommandLine:
     def _env(self) -> dict[str, str]:
         own = {"PATH": os.environ["PATH"], "DBUS_SYSTEM_BUS_ADDRESS": self.bus_address}
         return {**own, **self.environment}
+
+
+@cache
+def _installation() -> bytes:
+    """What an installation leaves beside the configuration: relative links, no paths in full."""
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as top, command_line(Path(top)) as line:
+        assert line.run("install", str(line.program("1.0.0")), "--no-start").status == 0
+        (line.top / "config.toml").unlink()
+        with tarfile.open(fileobj=packed, mode="w") as files:
+            files.add(line.top, "")
+    assert top.encode() not in packed.getvalue()
+    return packed.getvalue()
 
 
 @contextmanager
