@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -120,6 +119,8 @@ class Candidate:
         It is read back while the disk is still writing. Raises Failed when it is not the same,
         DiskError when the disk refuses; then it is removed. The seal is not written here.
         """
+        from concurrent.futures import ThreadPoolExecutor  # It brings logging with it.
+
         with _removed_on_failure(target, fs), ThreadPoolExecutor(1) as beside:
             flushed = beside.submit(fs.flush, target)
             self._verify(target)
