@@ -6,8 +6,9 @@ a change is what a kill before that change leaves, without the way there being g
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
+import stat
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -42,7 +43,7 @@ def moments(world: World, kept: Path) -> list[Moment]:
 
     def keep() -> None:
         files = kept / str(len(found))
-        subprocess.run(["cp", "--archive", world.top, files], check=True)
+        _copy(world.top, files)
         then = deepcopy(world, {id(value): value for value in _lasting(world)})
         then.disk.before_each = nothing
         found.append(Moment(files, then, _running(world)))
@@ -50,6 +51,22 @@ def moments(world: World, kept: Path) -> list[Moment]:
     kept.mkdir()
     world.disk.before_each = keep
     return found
+
+
+def _copy(old: Path, new: Path) -> None:
+    """Directories, files and links with their modes; faster than shutil, and than to start cp."""
+    new.mkdir()
+    with os.scandir(old) as entries:
+        for entry in entries:
+            target, mode = new / entry.name, entry.stat(follow_symlinks=False).st_mode
+            if stat.S_ISDIR(mode):
+                _copy(old / entry.name, target)
+            elif stat.S_ISLNK(mode):
+                target.symlink_to(os.readlink(entry))
+            else:
+                target.write_bytes((old / entry.name).read_bytes())
+                target.chmod(stat.S_IMODE(mode))
+    new.chmod(stat.S_IMODE(old.stat().st_mode))
 
 
 def _lasting(world: World) -> Iterator[object]:
