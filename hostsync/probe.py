@@ -193,22 +193,34 @@ class _HeldSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # Handlers run in no other.
-            with _blocked():
-                for number in _ENDING_SIGNALS:
-                    handler = signal.getsignal(number)
-                    if callable(handler):
-                        self._handlers[number] = handler
-                        signal.signal(number, self._hold)
+            try:
+                self._take_over()
+            except BaseException:
+                self.release()
+                raise
         return self
+
+    def _take_over(self) -> None:
+        with _blocked():
+            for number in _ENDING_SIGNALS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._hold)
 
     def _hold(self, number: int, _frame: FrameType | None) -> None:
         self._came.append(number)
 
     def release(self) -> None:
-        """Let the handlers answer what came, and what comes from now on."""
+        """Let the handlers answer what came, and what comes from now on.
+
+        Once more, it goes on where a handler interrupted it: a signal that another thread took
+        is answered in this one although it is blocked here.
+        """
         with _blocked():
-            while self._handlers:
-                signal.signal(*self._handlers.popitem())
+            for number in tuple(self._handlers):
+                signal.signal(number, self._handlers[number])
+                del self._handlers[number]
             while self._came:
                 signal.raise_signal(self._came.pop())
 

@@ -130,12 +130,12 @@ def test_an_interruption_ends_the_program_and_lets_signals_in_again(tmp_path: Pa
     def interrupt(number: int, frame: object) -> None:
         raise InterruptedOrder
 
-    before = signal.signal(signal.SIGUSR1, interrupt)
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         with pytest.raises(InterruptedOrder):
-            shell(f"echo $$ >{tmp_path}/pid; kill -USR1 $PPID; sleep 600")
+            shell(f"echo $$ >{tmp_path}/pid; kill -TERM $PPID; sleep 600")
     finally:
-        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGTERM, before)
     assert ended(int((tmp_path / "pid").read_text()))
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 
