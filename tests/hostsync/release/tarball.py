@@ -99,11 +99,12 @@ def tar(*members: Raw, end: bytes = bytes(1024)) -> bytes:
 
 def bundle(*extra: Raw, end: bytes = bytes(1024)) -> bytes:
     """A small good bundle, with `extra` members at its end."""
-    return gzip.compress(tar(directory(""), directory("bin"), program(), *extra, end=end), mtime=0)
+    members = (directory(""), directory("bin"), program(), *extra)
+    return gzip.compress(tar(*members, end=end), compresslevel=1, mtime=0)
 
 
 def packed(*members: Raw) -> bytes:
-    return gzip.compress(tar(*members), mtime=0)
+    return gzip.compress(tar(*members), compresslevel=1, mtime=0)
 
 
 def renamed(member: Raw, name: str) -> Raw:
