@@ -25,11 +25,11 @@ from e2e.world.identity import (
 from e2e.world.imds import TOKEN_PATH as IMDS_PATH
 from e2e.world.imds import Imds
 from e2e.world.pki import make_signing_key
-from e2e.world.tokens import Expectation, Signer, read_key_set, verify
+from e2e.world.tokens import Expectation, read_key_set, verify
 from e2e.world.web import Request, Response
+from tests.e2e_world.keys import SIGNER
 
 NOW = 1_800_000_000
-SIGNER = Signer(make_signing_key())
 ISSUANCE = Issuance(now=lambda: NOW + 0.5, lifetime=lambda: 86_400)
 IMDS = Imds(signer=SIGNER, issuance=ISSUANCE)
 ENTRA = Entra(signer=SIGNER, issuance=ISSUANCE)

@@ -9,16 +9,15 @@ from e2e.world.authentication import by_token
 from e2e.world.documents import Document, decode, encode, section, text
 from e2e.world.identity import AKS_SERVER, SYSTEM_ASSIGNED, claims_for
 from e2e.world.kube import FETCH_PAUSE, Issuer, furnish
-from e2e.world.pki import make_signing_key
 from e2e.world.refusals import RefusalError
 from e2e.world.registry import Registry
 from e2e.world.resources import LEASES, Key
-from e2e.world.tokens import Signer, TokenRefusedError
+from e2e.world.tokens import TokenRefusedError
 from e2e.world.web import Request, Response
+from tests.e2e_world.keys import SIGNER, STRANGER
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 NODE = "/api/v1/nodes/kube1"
-SIGNER, STRANGER = Signer(make_signing_key()), Signer(make_signing_key())
 
 
 def authenticate(token: str) -> Document:

@@ -6,7 +6,6 @@ import pytest
 
 from e2e.world.documents import Document
 from e2e.world.identity import AKS_SERVER, ISSUER, SYSTEM_ASSIGNED, claims_for
-from e2e.world.pki import make_signing_key
 from e2e.world.tokens import (
     Expectation,
     Signer,
@@ -15,12 +14,11 @@ from e2e.world.tokens import (
     read_key_set,
     verify,
 )
+from tests.e2e_world.keys import FORGERY, SIGNER
 
 ISSUED = 1_800_000_000
 LIFETIME = 3600
 EXPECTED = Expectation(issuer=ISSUER, audiences=(AKS_SERVER,))
-SIGNER = Signer(make_signing_key())
-FORGERY = make_signing_key()
 KEYS = read_key_set(SIGNER.published())
 
 
