@@ -61,7 +61,7 @@ def begin(top: Path, kind: SlotKind, offer: Offer) -> tuple[World, Path]:
     world = installed(make_world(top, kind))
     switch.upgrade(world.host(), world.candidate("1.1.0"), Options())
     settle(world.host())
-    world.systemd.judge_runs = False
+    world.systemd.judge_runs = False  # The judge of 1.1.0 is done.
     shutil.rmtree(world.top / "candidates")
     return world, offer.made(world)
 
