@@ -7,13 +7,15 @@ functions is not followed: among it are debuggers, servers and asynchronous twin
 """
 
 import ast
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from bundle.errors import PackageError
 from bundle.source import PACKAGES
 
 _TOLERANT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "AttributeError"})
+
+_BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,10 @@ def _parents(module: str) -> Iterator[str]:
 
 
 def _imports(
-    body: Collection[ast.AST], package: str, *, own: bool, tolerant: bool
+    body: Iterable[ast.AST], package: str, *, own: bool, tolerant: bool
 ) -> Iterator[_Import]:
     for node in body:
-        children: Collection[ast.AST] = tuple(ast.iter_child_nodes(node))
+        children = _statements(node)
         match node:
             case ast.Import(names=names):
                 yield from (_Import(alias.name, tolerant) for alias in names)
@@ -78,18 +80,23 @@ def _imports(
                 base = _absolute(node, package)
                 yield _Import(base, tolerant)
                 yield from (_Import(f"{base}.{alias.name}", tolerant) for alias in names)
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda() if not own:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() if not own:
                 continue
             case ast.If(test=test) if ast.unparse(test).endswith("TYPE_CHECKING"):
-                children = node.orelse
+                children = tuple(node.orelse)
             case ast.If(test=test) if ast.unparse(test) == "__name__ == '__main__'":
                 continue
             case ast.Try(body=tried, handlers=handlers) if any(map(_forgives, handlers)):
                 # What the handlers import stands in for what could not be.
-                either = [*tried, *handlers]
+                either = (*tried, *handlers)
                 yield from _imports(either, package, own=own, tolerant=True)
-                children = [*node.orelse, *node.finalbody]
+                children = (*node.orelse, *node.finalbody)
         yield from _imports(children, package, own=own, tolerant=tolerant)
+
+
+def _statements(node: ast.AST) -> tuple[ast.AST, ...]:
+    """What a compound statement holds; no expression imports anything."""
+    return tuple(part for name in _BLOCKS for part in getattr(node, name, ()))
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from e2e.entrance import Entrance, entrance
 from e2e.ground import SERVICES, Ground, containers
 from e2e.records import (
     Beat,
@@ -61,6 +62,7 @@ class Lab:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self._ids: dict[str, str] = {}
+        self._way: Entrance | None = None
         self.boot_seconds = 0.0
 
     def wait_ready(self, began: float | None = None) -> None:
@@ -86,23 +88,24 @@ class Lab:
 
         A command over its `timeout` (seconds) is killed on the host too and ends with 124.
         """
-        # docker's client cannot kill what it started inside, so the time limit lives inside.
+        # Who is outside cannot kill what runs inside, so the time limit lives inside.
         inside = ("timeout", "--kill-after=5", str(timeout), *argv)
-        command = ["docker", "--host", self.ground.engine.host, "exec", "--interactive"]
+        way = self._way_in()
         with tempfile.TemporaryFile() as spool:
             if isinstance(stdin, bytes):
                 spool.write(stdin)
                 spool.seek(0)
             ended = subprocess.run(
-                [*command, self.container("host"), *inside],
+                [*way.words, *inside],
                 check=False,
+                env=way.environment,
                 stdin=spool if isinstance(stdin, bytes) else stdin,
                 capture_output=True,
                 timeout=timeout + 60,
             )
         done = Completed(
             argv=argv,
-            code=ended.returncode,
+            code=ended.returncode if ended.returncode >= 0 else 128 - ended.returncode,
             out=ended.stdout.decode(errors="replace"),
             err=ended.stderr.decode(errors="replace"),
         )
@@ -159,16 +162,9 @@ class Lab:
         timeout: float = BEAT_SECONDS,
     ) -> Beat:
         """Return the first beat from now on that meets `condition`; raises TimeoutError."""
-        follow = ["docker", "--host", self.ground.engine.host, "exec", self.container("host")]
-        follow += [
-            "timeout",
-            str(timeout + 1),
-            "tail",
-            "--quiet",
-            "--lines=0",
-            "--follow=name",
-            "--retry",
-        ]
+        way = self._way_in()
+        follow = ["timeout", str(timeout + 1), "tail", "--quiet", "--lines=0", "--follow=name"]
+        follow += ["--retry", "--sleep-interval=0.1", BEATS]
         seen: list[Beat] = []
 
         def pick(line: str) -> Beat | None:
@@ -176,7 +172,7 @@ class Lab:
             return seen[-1] if condition(seen[-1]) else None
 
         try:
-            return first_line_that([*follow, "--sleep-interval=0.1", BEATS], pick, timeout)
+            return first_line_that([*way.words, *follow], pick, timeout, way.environment)
         except TimeoutError as error:
             raise TimeoutError(f"no such beat in {timeout} s, the last were {seen[-3:]}") from error
 
@@ -239,6 +235,7 @@ class Lab:
         began = time.monotonic()
         self.ground.engine.docker("kill", self.container("host"))
         self.ground.engine.docker("start", self.container("host"))
+        self._way = None
         self.wait_ready(began)
 
     def reset(self) -> None:
@@ -249,12 +246,18 @@ class Lab:
         engine.docker("kill", *services, check=False)
         engine.docker("rm", "--force", "--volumes", self.container("host"))
         del self._ids["host"]
+        self._way = None
         for leftover in (*self.ground.world.glob("*.jsonl"), *self.ground.world.glob("*.json")):
             leftover.unlink()
         shutil.rmtree(self.ground.world / OBJECTS, ignore_errors=True)
         engine.docker("start", *services)
         self.ground.compose("up -d host")
         self.wait_ready(began)
+
+    def _way_in(self) -> Entrance:
+        if self._way is None:
+            self._way = entrance(self.ground.engine, self.container("host"))
+        return self._way
 
     def _log(self, service: str) -> tuple[Exchange, ...]:
         path = self.ground.world / f"{service}.jsonl"

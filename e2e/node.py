@@ -39,7 +39,7 @@ _SNAPSHOT = f"""
 cd /
 where="usr/local etc/systemd etc/hostsync {MACHINE_ROOT[1:]}/usr/local"
 find $where -printf '%p %y %m %U:%G %l\\n' | sort
-find $where -type f -print0 | sort -z | xargs -0 b2sum
+find $where -type f -print0 | sort -z | xargs -0 cksum
 """
 
 
@@ -132,7 +132,7 @@ class Node:
         return self.hostsync("status").last("status")
 
     def snapshot(self) -> str:
-        """Every path that hostsync may touch, with kind, mode, owner, target and digest."""
+        """Every path that hostsync may touch, with kind, mode, owner, target, size and CRC."""
         return self.lab.host_script(_SNAPSHOT).out
 
     def link(self, name: str) -> str:

@@ -99,7 +99,7 @@ class Operations:
     def await_end(self, name: str) -> tuple[str, str, str]:
         """Wait until an operation is over: its phase, the reason and the message."""
         phase = f"kubectl {WORDS} get machineoperation {name} -o jsonpath='{{.status.phase}}'"
-        loop = f"until {phase} | grep -qE 'Complete|Failed'; do sleep 0.3; done"
+        loop = f"until GOMAXPROCS=1 {phase} | grep -qE 'Complete|Failed'; do sleep 1; done"
         self._node.lab.machine("/bin/bash", "-c", loop, timeout=END_SECONDS)
         status = self.get(name)["status"]
         (condition,) = [each for each in status["conditions"] if each["type"] == "Completed"]

@@ -4,22 +4,30 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 Found = TypeVar("Found")
 
 
 def first_line_that(
-    command: Sequence[str], pick: Callable[[str], Found | None], timeout: float
+    command: Sequence[str],
+    pick: Callable[[str], Found | None],
+    timeout: float,
+    environment: Mapping[str, str] | None = None,
 ) -> Found:
     """Return the first thing that `pick` finds in a line of the command's output.
 
-    The command is ended then. Raises TimeoutError after `timeout` seconds, or when it ends itself.
+    The command, which has this process's environment unless another is given, is ended then.
+    Raises TimeoutError after `timeout` seconds, or when the command ends itself.
     """
     deadline = time.monotonic() + timeout
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as source:
         assert source.stdout is not None
         try:

@@ -2,14 +2,19 @@
 
 import dataclasses
 import json
+import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from e2e import disk
 from e2e.boot import boot_lab
+from e2e.engine import Engine
+from e2e.entrance import entrance
 from e2e.ground import SOURCE, containers, sweep
 from e2e.lab import MACHINE_ROOT, Lab
 from e2e.records import Beat, CommandFailedError, missed
@@ -194,6 +199,30 @@ def test_commands_carry_their_exit_code_and_end_at_their_time_limit(lab: Lab) ->
     assert lab.host("pgrep", "-f", "[s]leep 77", check=False).out == ""
     with pytest.raises(CommandFailedError, match="no such thing"):
         lab.host_script("echo no such thing >&2; false; echo reached")
+
+
+def test_commands_have_what_the_host_s_own_processes_have(lab: Lab) -> None:
+    of_init, own = lab.host_script("""
+        for process in 1 self; do
+            grep CapBnd /proc/$process/status | tr '\\n' ' '
+            readlink /proc/$process/ns/{mnt,uts,ipc,net,pid} | tr '\\n' ' '
+            echo
+        done
+    """).out.splitlines()
+    assert own == of_init
+
+
+def test_the_engine_is_the_way_in_where_its_processes_are_not_seen(lab: Lab) -> None:
+    class Elsewhere(Engine):
+        def docker(self, *args: str, **_: object) -> CompletedProcess[str]:
+            assert args[0] == "inspect"
+            return CompletedProcess(args, 0, stdout=f"{os.getpid()}\n")
+
+    engine = lab.ground.engine
+    way = entrance(Elsewhere(host=engine.host, compose=engine.compose), lab.container("host"))
+    assert way.words[0] == "docker"
+    done = subprocess.run([*way.words, "cat", "/etc/.furnished"], env=way.environment, check=False)
+    assert done.returncode == 0
 
 
 def test_copied_files_keep_modes_and_links_and_belong_to_root(lab: Lab, tmp_path: Path) -> None:
