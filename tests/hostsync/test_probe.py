@@ -2,7 +2,6 @@
 
 import os
 import resource
-import select
 import signal
 import subprocess
 import time
@@ -12,10 +11,9 @@ import pytest
 
 from hostsync.errors import Failed
 from hostsync.probe import CLEAN_ENVIRONMENT, OUTPUT_LIMIT, SystemProbe
+from tests.processes import LONG, ended
 
 PROBE = SystemProbe()
-LONG = 120.0
-"""Seconds that nothing takes which ends by itself, on however busy a machine."""
 BRIEF = 2.0
 """A time limit to run into. What the program does before it hangs takes milliseconds."""
 
@@ -27,18 +25,6 @@ class InterruptedOrder(BaseException):
 def shell(script: str, timeout: float = LONG, *arguments: str) -> tuple[int | None, str, str]:
     done = PROBE.run(("/bin/sh", "-c", script, "sh", *arguments), timeout)
     return done.status, done.stdout, done.stderr
-
-
-def ended(pid: int) -> bool:
-    """Whether a process ends; SIGKILL acts soon, not at once."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([pidfd], [], [], LONG)[0])
-    finally:
-        os.close(pidfd)
 
 
 def kill_running(pid: int) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from hostsync.errors import ClusterCause, ClusterError
 from hostsync.operations.plugin import SPARE_SECONDS, Plugin, PluginAuth, Token, ask
+from tests.processes import LONG, ended
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 TOKEN = "eyJcanary.TOKEN-0123456789"
@@ -178,36 +179,25 @@ def test_a_plugin_that_is_not_there_or_no_program_is_told(shop: Shop) -> None:
     assert "Permission denied" in refused(plugin)
 
 
-def is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["wait", "exit 0"])
 def test_one_that_hangs_is_killed_with_all_its_children_at_the_deadline(
     shop: Shop, ending: str
 ) -> None:
-    plugin = shop.plugin(f"sleep 60 & echo $! > {shop.top}/child; {ending}")
+    plugin = shop.plugin(f"sleep 600 & echo $! > {shop.top}/child; {ending}")
     began = time.monotonic()
     assert f"{QUICK:g} s" in refused(plugin, QUICK)
-    assert QUICK <= time.monotonic() - began < 5
+    assert QUICK <= time.monotonic() - began < LONG
     child = int((shop.top / "child").read_text())
-    deadline = time.monotonic() + 5
-    while is_alive(child) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not is_alive(child)
+    assert ended(child)
 
 
 @pytest.mark.slow
 def test_a_child_that_fled_its_group_and_keeps_the_pipe_open_holds_nobody(shop: Shop) -> None:
-    plugin = shop.plugin(f"setsid sleep 60 & echo $! > {shop.top}/child; exit 0")
+    plugin = shop.plugin(f"setsid sleep 600 & echo $! > {shop.top}/child; exit 0")
     began = time.monotonic()
     refused(plugin, QUICK)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < LONG
     os.kill(int((shop.top / "child").read_text()), 9)
 
 
