@@ -2,8 +2,8 @@
 
 An order makes and removes thousands of files, and the filesystem below may be one that finds this
 hard: ext4 without a journal, as small virtual machines have it, looks long for an inode that nobody
-used in the last seconds. There that was a third of what a lab costs. Ours has a journal, as the
-disks of real hosts have.
+used in the last seconds. There that was a seventh of a lab's processor time. Ours has a journal, as
+the disks of real hosts have.
 """
 
 import subprocess
