@@ -44,8 +44,6 @@ class Interpreter:
     """Where its own shared library would be."""
     version: str
     """Major and minor, as in `3.11`."""
-    cache_tag: str
-    """What compiled modules carry in their names, as in `cpython-311`."""
     magic: bytes
     """The first four bytes of a compiled module."""
     machine: elf.Machine
@@ -79,7 +77,6 @@ def inspect(python: Path | None = None) -> Interpreter:
         stdlib=Path(facts["stdlib"]),
         libdir=Path(facts["libdir"]),
         version=facts["version"],
-        cache_tag=facts["cache_tag"],
         magic=bytes.fromhex(facts["magic"]),
         machine=header.machine,
         loader=Path(header.interpreter),

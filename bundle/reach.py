@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from bundle.errors import PackageError
 from bundle.source import PACKAGES
 
-_TOLERANT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "AttributeError"})
+_TOLERANT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 
 _BLOCKS = ("body", "handlers", "orelse", "finalbody", "cases")
 

@@ -30,6 +30,7 @@ def check(modules: Mapping[str, str]) -> None:
         "class A:\n    from gone import part",
         "if True:\n    import gone",
         "try:\n    import gone\nexcept OSError:\n    pass",
+        "try:\n    import gone\nexcept (AttributeError, KeyError):\n    pass",
         "try:\n    pass\nfinally:\n    import gone",
         "import json",
         "from json import decoder",
