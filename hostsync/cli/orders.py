@@ -15,6 +15,7 @@ from hostsync.cli.session import (
     bind_at_boot,
     changing,
     echo,
+    holding,
     need_root,
     pass_session,
     share_credential,
@@ -132,12 +133,10 @@ def rollback(session: Session, *, no_wait: bool) -> None:
 @pass_session
 def recover(session: Session, *, set_record_aside: bool) -> None:
     """Finish or undo what an interrupted order left; nothing to do when there is none."""
-    from hostsync import lock
-
     host = session.host
     need_root()
     if set_record_aside:
-        with lock.held(session.wired.config.run_root, "recover"):
+        with holding(session, "recover"):
             try:
                 host.record.load()
             except Refused:

@@ -73,17 +73,25 @@ pass_session = click.make_pass_decorator(Session)
 
 
 @contextmanager
-def changing(session: Session, purpose: str) -> Iterator[None]:
-    """Hold the host's lock, with everything earlier settled; housekeeping is waited for."""
+def holding(session: Session, purpose: str) -> Iterator[None]:
+    """Hold the host's lock; the daemon's housekeeping is waited for."""
     from hostsync import lock
-    from hostsync.activation.orders import settle_all
 
-    need_root()
     run_root = session.wired.config.run_root
     patience = lock.Patience(
         session.wired.hosts[0].clock, lambda what: echo(f"hostsync: {what}", err=True)
     )
     with lock.held(run_root, f"hostsync {purpose}", patience=patience):
+        yield
+
+
+@contextmanager
+def changing(session: Session, purpose: str) -> Iterator[None]:
+    """Hold the host's lock, with everything earlier settled."""
+    from hostsync.activation.orders import settle_all
+
+    need_root()
+    with holding(session, purpose):
         settle_all(session.wired.hosts)
         yield
 
