@@ -9,10 +9,8 @@ import pytest
 
 from nspawn.errors import CommandTimeout, MachineUnreachable, NoSuchMachine, OutputLimit
 from nspawn.run import Tools, run
-from tests.processes import ended
+from tests.processes import LONG, ended
 
-LONG = 120.0
-"""Seconds that nothing takes which ends by itself, on however busy a machine."""
 BRIEF = 2.0
 """A time limit to run into. What the command does before it hangs takes milliseconds."""
 
