@@ -16,6 +16,7 @@ from hostsync.activation.host import Host
 from hostsync.activation.observe import observe
 from hostsync.activation.refusals import check_replaceable, check_space
 from hostsync.activation.restore import mirror_all, point
+from hostsync.activation.service import run_job
 from hostsync.errors import HostsyncError, Reason, Refused
 from hostsync.layout import TRASH_PREFIX
 from hostsync.links import LinkCondition, command_target
@@ -29,7 +30,10 @@ _ORDER = "install"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What an installation came to; `problems` are machines that could not follow."""
+    """What an installation came to.
+
+    `problems` are machines that could not follow, and a service that did not get ready.
+    """
 
     version: str
     slot: SlotName
@@ -41,7 +45,8 @@ def install(host: Host, given: Given | None, *, start: bool) -> Installed:
     """Install the release that is given, or adopt what the host has; the caller holds the lock.
 
     Without one, a single-file agent is adopted: the slots it has already, or the file at its
-    compatibility path. Raises Refused, and then nothing was changed.
+    compatibility path. With `start`, hostsync's own service is waited for until it is ready, for
+    its start deadline at most. Raises Refused, and then nothing was changed.
     """
     layout = host.agent.layout
     observed = observe(host)
@@ -56,7 +61,8 @@ def install(host: Host, given: Given | None, *, start: bool) -> Installed:
     host.fs.sweep(layout.root, TRASH_PREFIX)
     problems = mirror_all(host)
     if host.agent.owns_assets:
-        _converge_assets(host, slot, start=start)
+        _converge_assets(host, slot)
+        problems += _started(host) if start else ()
     seal = slots.observe(layout, layout.slot(slot)).seal
     version = seal.version if seal is not None else ""
     return Installed(version=version, slot=slot, adopted=adopted, problems=problems)
@@ -204,13 +210,28 @@ def _select(host: Host, slot: SlotName) -> None:
             host.event("link", "complete", str(command.path), f"-> {target}")
 
 
-def _converge_assets(host: Host, slot: SlotName, *, start: bool) -> None:
+def _converge_assets(host: Host, slot: SlotName) -> None:
     content = host.agent.layout.slot(slot)
     wanted = assets.of_release(host.config, host.agent, content)
     assets.converge(host.fs, wanted)
     # Killed after the last write, a repetition finds nothing to write: systemd is always told.
     host.units.reload()
     host.units.enable(assets.ENABLED)
-    if start and host.units.state(host.agent.unit).active not in ("active", "activating"):
-        host.units.queue(UnitVerb.START, host.agent.unit)
-        host.event("start", "started", host.agent.unit)
+
+
+def _started(host: Host) -> tuple[str, ...]:
+    """Start the service and wait until it is ready; why it is not, if so.
+
+    The caller's lock does not keep it from getting ready: its first look skips what is locked.
+    """
+    unit, deadline = host.agent.unit, host.agent.health.start_seconds
+    if host.units.state(unit).active == "active":
+        return ()
+    host.event("start", "started", unit)
+    result = run_job(host, UnitVerb.START, unit, deadline)
+    if result == "done":
+        host.event("start", "complete", unit)
+        return ()
+    why = f"is not ready after {deadline:g} s" if result == "timeout" else "did not start"
+    host.event("start", "failed", unit, why)
+    return (f"{unit} {why}; systemd goes on trying, `journalctl -u {unit}` tells more",)

@@ -95,6 +95,28 @@ def test_a_service_is_not_started_unless_asked(bare: World) -> None:
     assert not [request for request in bare.systemd.requests if request.startswith("StartUnit")]
 
 
+def test_an_installation_ends_when_the_service_is_ready(bare: World) -> None:
+    install(bare.host(), bare.candidate("1.0.0"), start=True)
+    if bare.agent.owns_assets:
+        assert bare.systemd.state(bare.agent.unit).active == "active"
+        done = [(event.object, event.stage) for event in bare.events if event.act == "start"]
+        assert done == [(bare.agent.unit, "started"), (bare.agent.unit, "complete")]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "why"), [("crash", "did not start"), ("hang", "is not ready after 20 s")]
+)
+def test_a_service_that_does_not_get_ready_is_a_problem_of_the_installation(
+    tmp_path: Path, behaviour: str, why: str
+) -> None:
+    world = make_world(tmp_path / "host", SlotKind.BUNDLE)
+    done = install(world.host(), world.candidate("1.0.0", behaviour), start=True)
+    (problem,) = done.problems
+    assert problem.startswith(f"hostsync.service {why}; ")
+    assert "journalctl -u hostsync.service" in problem
+    assert current_version(world) == "1.0.0"
+
+
 def fresh(world: World) -> Path | None:
     return world.candidate("1.0.0")
 
