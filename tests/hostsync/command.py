@@ -23,11 +23,12 @@ from hostsync.record import RecordFile
 from hostsync.state import HistoryLine, Outcome, State
 from tests.hostsync.fake_systemd import FakeSystemd, FakeUnit
 from tests.hostsync.world import script
+from tests.hostsync.zygote import Zygote
 from tests.nspawn.fake_machined import FakeMachined, bus
 
 SOURCE = Path(hostsync.__file__).parents[1]
 JUDGE = "hostsync-judge.service"
-LONG = 60.0
+LONG = 60
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,15 @@ class Ran:
 
 @dataclass
 class CommandLine:
-    """A host with a single-file agent; nothing outside `top` is touched."""
+    """A host with a single-file agent; nothing outside `top` is touched.
+
+    With a zygote its commands are forked from that, else each starts Python anew.
+    """
 
     top: Path
     bus_address: str
     systemd: FakeSystemd | None = None
+    zygote: Zygote | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,19 +87,19 @@ class CommandLine:
     def state(self) -> State:
         return State(self.top / "state/aks-flex-node", Disk())
 
-    def argv(self, *words: str | bytes, prefix: tuple[str, ...] = ()) -> list[str | bytes]:
-        options = ("--config", str(self.top / "config.toml"))
-        return [*prefix, sys.executable, "-m", "hostsync", *options, *words]
-
     def run(self, *words: str | bytes, prefix: tuple[str, ...] = ()) -> Ran:
         """Run one command to its end."""
-        argv = self.argv(*words, prefix=prefix)
-        done = subprocess.run(
-            argv, capture_output=True, check=False, cwd=SOURCE, env=self._env(), timeout=LONG,
-            text=True, errors="strict",
-        )  # fmt: skip
-        assert "Traceback" not in done.stderr, done.stderr
-        return Ran(status=done.returncode, out=done.stdout, err=done.stderr)
+        if self.zygote is not None and not prefix:
+            argv = [*self._options(), *map(os.fsdecode, words)]
+            ran = Ran(*self.zygote.run(argv, self._env(), LONG))
+        else:
+            done = subprocess.run(
+                [*prefix, *self._program(), *words], capture_output=True, check=False,
+                cwd=SOURCE, env=self._env(), timeout=LONG, text=True, errors="strict",
+            )  # fmt: skip
+            ran = Ran(status=done.returncode, out=done.stdout, err=done.stderr)
+        assert "Traceback" not in ran.err, ran.err
+        return ran
 
     @contextmanager
     def started(
@@ -102,7 +107,7 @@ class CommandLine:
     ) -> Iterator[subprocess.Popen[str]]:
         """A command that goes on; killed in the end if need be."""
         # A test runner under nohup would pass on that SIGHUP is ignored.
-        argv = self.argv(*words, prefix=("env", "--default-signal"))
+        argv = ["env", "--default-signal", *self._program(), *words]
         with subprocess.Popen(
             argv, stdout=stdout, stderr=subprocess.PIPE, cwd=SOURCE, env=self._env(),
             text=True,
@@ -146,6 +151,12 @@ class CommandLine:
         )  # fmt: skip
         self.record.clear()
 
+    def _options(self) -> list[str]:
+        return ["--config", str(self.top / "config.toml")]
+
+    def _program(self) -> list[str]:
+        return [sys.executable, "-m", "hostsync", *self._options()]
+
     def _env(self) -> dict[str, str]:
         own = {"PATH": os.environ["PATH"], "DBUS_SYSTEM_BUS_ADDRESS": self.bus_address}
         return {**own, **self.environment}
@@ -165,7 +176,7 @@ def _installation() -> bytes:
 
 
 @contextmanager
-def command_line(top: Path) -> Iterator[CommandLine]:
+def command_line(top: Path, zygote: Zygote | None = None) -> Iterator[CommandLine]:
     """A host whose bus has a systemd with the judge's unit, and a machined without machines."""
     with bus(top / "bus") as running:
         systemd = FakeSystemd(running.address)
@@ -173,7 +184,7 @@ def command_line(top: Path) -> Iterator[CommandLine]:
         systemd.served.units[JUDGE] = FakeUnit(active="active")
         systemd.served.units["aks-flex-node-agent.service"] = FakeUnit(active="active")
         try:
-            yield CommandLine(top / "host", running.address, systemd)
+            yield CommandLine(top / "host", running.address, systemd, zygote)
         finally:
             machined.close()
             systemd.close()

@@ -13,6 +13,7 @@ from hostsync.state import Outcome
 from tests.hostsync.command import CommandLine, command_line
 from tests.hostsync.release.minisign import Signer
 from tests.hostsync.world import snapshot
+from tests.hostsync.zygote import Zygote
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
@@ -23,15 +24,15 @@ CHANGING = (
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[CommandLine]:
-    with command_line(tmp_path) as line:
+def host(tmp_path: Path, zygote: Zygote) -> Iterator[CommandLine]:
+    with command_line(tmp_path, zygote) as line:
         yield line
 
 
 @pytest.fixture
-def alone(tmp_path: Path) -> CommandLine:
+def alone(tmp_path: Path, zygote: Zygote) -> CommandLine:
     """A host without a bus."""
-    return CommandLine(tmp_path / "host", f"unix:path={tmp_path}/no-bus")
+    return CommandLine(tmp_path / "host", f"unix:path={tmp_path}/no-bus", zygote=zygote)
 
 
 @pytest.mark.parametrize("word", ["--help", "-h"])

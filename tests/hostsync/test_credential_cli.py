@@ -9,13 +9,14 @@ import pytest
 
 from tests.hostsync.command import CommandLine, command_line
 from tests.hostsync.test_credential import CANARY, SECRET_FILE, put
+from tests.hostsync.zygote import Zygote
 
 pytestmark = [pytest.mark.slow, pytest.mark.root]
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[CommandLine]:
-    with command_line(tmp_path) as line:
+def host(tmp_path: Path, zygote: Zygote) -> Iterator[CommandLine]:
+    with command_line(tmp_path, zygote) as line:
         yield line.installed()
 
 
