@@ -20,8 +20,8 @@ LOCK = "/run/hostsync/lock"
 BUSY = 4
 START_SECONDS = 90
 """As installed: no release that starts at all is called late, on however busy a machine."""
-HANG_SECONDS = 10
-"""For tests about releases that hang, which wait it out; a good one starts in one second."""
+HANG_SECONDS = 5
+"""For tests about releases that hang, which wait it out."""
 WINDOW_SECONDS = 2
 LEASE_SECONDS = 40.0
 """How long a Lease holds; a node that has not renewed it by then is taken for lost."""
