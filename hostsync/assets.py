@@ -8,8 +8,9 @@ verdict; a roll back writes the old ones again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync.config import Agent, Config
 from hostsync.errors import DiskError
@@ -28,8 +29,7 @@ PLACES = {
 ENABLED = ("hostsync.service", "hostsync-judge.service")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asset:
+class Asset(msgspec.Struct, frozen=True, kw_only=True):
     """One file as it should stand on disk."""
 
     path: Path

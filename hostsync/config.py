@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from pathlib import Path
@@ -47,8 +46,7 @@ class Readiness(StrEnum):
     """The unit is active and the same process ran for `stable_seconds`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A compatibility path: a link, on the host and where said also in machines.
 
     `inner` is the program within a release directory, empty for a single-file slot.
@@ -60,8 +58,7 @@ class Command:
     in_machine: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(msgspec.Struct, frozen=True, kw_only=True):
     """What the judge asks of a candidate; all times in seconds."""
 
     readiness: Readiness
@@ -71,8 +68,7 @@ class Health:
     stop_seconds: float = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """One managed agent: where it lives, which unit runs it, how it proves its health."""
 
     name: str
@@ -88,12 +84,11 @@ class Agent:
     """Whether the release brings hostsync's own service assets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration, with defaults filled in."""
 
     agents: Mapping[str, Agent]
-    machines: Machines = field(default_factory=Machines)
+    machines: Machines = msgspec.field(default_factory=Machines)
     state_root: Path = Path("/var/lib/hostsync")
     run_root: Path = Path("/run/hostsync")
     unit_root: Path = Path("/etc/systemd/system")
@@ -101,7 +96,7 @@ class Config:
     """What the host shares with its machines, if it is there."""
     reserve_bytes: int = 64 << 20
     """Free space that staging must leave, so that a roll back never runs out."""
-    trust: Trust = field(default_factory=Trust)
+    trust: Trust = msgspec.field(default_factory=Trust)
     membership: Membership | None = None
 
     @property
@@ -257,7 +252,7 @@ def _agent(name: str, table: _AgentTable, path: Path) -> Agent:
         ),
         _absolute(table.bin_root, f"{key}.bin_root", path),
     )
-    return replace(
+    return msgspec.structs.replace(
         base,
         unit=table.unit or base.unit,
         health=_health(base.health, table),
@@ -280,7 +275,7 @@ def _self_test(base: Agent, table: _AgentTable, key: str, path: Path) -> tuple[s
 def _health(base: Health, table: _AgentTable) -> Health:
     names = ("readiness", "start_seconds", "window_seconds", "stable_seconds", "stop_seconds")
     given = {name: value for name in names if (value := getattr(table, name)) is not None}
-    return replace(base, **given)
+    return msgspec.structs.replace(base, **given)
 
 
 def _machines(table: MachinesTable, path: Path) -> Machines:

@@ -8,14 +8,14 @@ keep `current` of the mirror on a complete release for as long as the mirror has
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 PARK_PREFIX = ".hostsync-park-"
 NEW_PREFIX = ".hostsync-new-"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """A slot root by content.
 
     `entries` maps the name of each slot-like thing to the bytes of its valid seal, or None for
@@ -28,39 +28,34 @@ class Listing:
     wanted: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(msgspec.Struct, frozen=True):
     """Copy the host's entry `source` to `name` in the mirror."""
 
     source: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """Rename an entry within the mirror."""
 
     old: str
     new: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Delete an entry of the mirror."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(msgspec.Struct, frozen=True):
     """Repoint a link of the mirror, atomically."""
 
     name: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """Tell the mirror which release the host selects."""
 
     seal: bytes

@@ -12,8 +12,9 @@ import binascii
 import json
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync.errors import ConfigError, DiskError
 from hostsync.ports import Fs
@@ -25,8 +26,7 @@ _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\s(.+?)-----END \1-----", re.DO
 _SECRET_FLAGS = ("--client-secret", "--client-certificate-password", "--password")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kubeconfig:
+class Kubeconfig(msgspec.Struct, frozen=True, kw_only=True):
     """What the file says: the API server, its authority (PEM), the plugin and its arguments."""
 
     server: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync.model import SlotKind, SlotName
 
@@ -19,8 +20,7 @@ CREDENTIAL_INSIDE = Path("/var/lib/hostsync/credential")
 """Where the plugin in a machine looks for the credential that its host shares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """The names beneath one slot root.
 
     `prefix` stands before blue, green, current and last-good (`aks-flex-node-`); `entry` is

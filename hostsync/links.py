@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+import msgspec
 
 from hostsync.config import Command
 from hostsync.layout import Layout, relative_target
@@ -23,8 +24,7 @@ class LinkCondition(StrEnum):
     IN_THE_WAY = "in-the-way"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFacts:
+class LinkFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A link as found; `slot` is the one it names, None for any other target."""
 
     path: Path

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from hostsync import workers
 from hostsync.errors import MachineError
@@ -153,8 +154,7 @@ class NspawnMachines:
         return Worker(name=machine.name, rootfs=machine.root, bindable=not why_not, why_not=why_not)
 
 
-@dataclass(frozen=True, slots=True)
-class _Directory:
+class _Directory(msgspec.Struct, frozen=True):
     """`ports.Mirror` on a directory of the nspawn library: the same verbs, our errors."""
 
     inner: nspawn_rootfs.Directory

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Self
+
+import msgspec
 
 SEAL_LIMIT = 4096
 """A seal longer than this many bytes is not a seal."""
@@ -43,8 +44,7 @@ class Arch(StrEnum):
     ARM64 = "arm64"
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
+class Digest(msgspec.Struct, frozen=True):
     """A SHA-256 as 64 lower-case hexadecimal digits."""
 
     hex: str
@@ -70,8 +70,7 @@ class Digest:
         return self.hex
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
+class Seal(msgspec.Struct, frozen=True, kw_only=True):
     """The validity mark of a slot: which agent and release the slot holds, and its digest.
 
     `sha256` is of the installed content, see `tree_digest`. The bytes are canonical: two
@@ -112,8 +111,7 @@ def is_version(text: str) -> bool:
     return bool(_WORD.fullmatch(text))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One member of a release: a file or a directory beneath its top.
 
     `path` is relative, with `/`, and empty for a single file. `mode` are the permission bits,

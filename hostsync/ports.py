@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from hostsync.model import Entry
 
@@ -84,8 +85,7 @@ class Fs(Protocol):
         """A new empty `Scratch` on the filesystem of `directory`; closed, and gone, on leaving."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitState:
+class UnitState(msgspec.Struct, frozen=True, kw_only=True):
     """A systemd unit at one instant, as its D-Bus properties say it.
 
     `main_pid` 0 means that nothing runs; `invocation` is empty before the first start;
@@ -137,8 +137,7 @@ class Units(Protocol):
         """Have the units started at boot; idempotent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """A command that ended; `status` is None when it was killed at its deadline.
 
     Output is cut at the port's limit and decoded leniently: it is hostile text.
@@ -149,8 +148,7 @@ class Completed:
     stderr: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Space:
+class Space(msgspec.Struct, frozen=True, kw_only=True):
     """A filesystem as far as staging cares; `free` in bytes, for root."""
 
     device: int
@@ -204,8 +202,7 @@ class Clock(Protocol):
         """Let the time pass."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A running machine to keep in step; `why_not` says why it is not `bindable`, if it is not."""
 
     name: str
@@ -222,8 +219,7 @@ class View(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """How a machine sees a directory of the host, looked at from inside.
 
     `depth` counts the mounts stacked at that point; more than one is a fault.

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
 from typing import Self
+
+import msgspec
 
 from hostsync import credential, lock
 from hostsync.config import Config
@@ -35,8 +36,7 @@ class Way(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(msgspec.Struct, frozen=True, kw_only=True):
     """What is shared: the directory of the host, and whether copies of it are allowed."""
 
     source: Path
@@ -49,8 +49,7 @@ class Share:
         return cls(source=config.credential_root, copies=config.machines.credential_copy)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
+class Shared(msgspec.Struct, frozen=True, kw_only=True):
     """The truth about one machine: how it has the credential, and what is wrong with that.
 
     `why` says, where there is neither bind nor copy, why not; `problem` is empty when in step.

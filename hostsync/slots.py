@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
+
+import msgspec
 
 from hostsync.errors import DiskError
 from hostsync.layout import Layout
@@ -32,8 +33,7 @@ class Condition(StrEnum):
     """Something that hostsync did not put there: another kind of file, or a link."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlotFacts:
+class SlotFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A slot as found: `inode` is (device, inode) of its content, None when empty."""
 
     path: Path

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync.config import Agent
 from hostsync.convergence import Link, Listing, Move, Put, Remove, Step, Wanted, converge
@@ -26,8 +27,7 @@ _OURS = (".hostsync-",)
 _SEAL_SUFFIX = f".{SEAL_NAME}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineReport:
+class MachineReport(msgspec.Struct, frozen=True, kw_only=True):
     """The truth about one machine: what it sees, whether that is what the host selects.
 
     `release` is the version seen inside, empty when none is. `mirrored` says whether the

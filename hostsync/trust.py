@@ -6,7 +6,6 @@ Two tables of the file, `[download]` and `[release]`; `config` puts them into th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import msgspec
 
@@ -14,8 +13,7 @@ _HOST = re.compile(r"[a-z0-9._-]{1,253}|\[[0-9a-f:.]{2,45}\]")
 _KEY = re.compile(r"RW[A-Za-z0-9+/]{54}|/[^\0]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True, kw_only=True):
     """Whom to believe; the defaults ask for https and a digest, and for no signature.
 
     `insecure_hosts` may be asked in clear text. With `trusted_keys` (each a minisign public key,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from hostsync.activation.host import Host, Tell
 from hostsync.clock import SystemClock
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from hostsync.operations.crew import Crew
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wired:
+class Wired(msgspec.Struct, frozen=True, kw_only=True):
     """The host's adapters, shared by all agents; connections open at first use."""
 
     config: Config

@@ -5,7 +5,6 @@ The table `[machines]` of the file; `config` puts it into the whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +12,7 @@ from typing import Annotated
 import msgspec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Machines:
+class Machines(msgspec.Struct, frozen=True, kw_only=True):
     """Which nspawn machines are workers to keep in step, and how far to trust them.
 
     With `credential_copy` a machine that cannot have the host's credential bound gets a copy.

@@ -6,12 +6,12 @@ jeepney costs 20 ms.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
     """A method call; `signature` and `body` are as D-Bus has them."""
 
     path: str
@@ -21,8 +21,7 @@ class Call:
     body: tuple[object, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class Signal(msgspec.Struct, frozen=True, kw_only=True):
     """A signal of the service."""
 
     member: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from dataclasses import dataclass
 from pathlib import Path, PurePath
+
+import msgspec
 
 from nspawn import _regular
 from nspawn._linux import Resolve, openat2
@@ -31,8 +32,7 @@ _NO_FAST_COPY = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pair:
+class _Pair(msgspec.Struct, frozen=True, kw_only=True):
     """A directory of the source and the one it is copied into."""
 
     source: int

@@ -6,9 +6,10 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
+
+import msgspec
 
 from nspawn._copying import MAX_DEPTH, PLAIN, plain_name
 from nspawn._linux import Resolve, openat2
@@ -19,8 +20,7 @@ from nspawn.errors import TooLarge
 _SAME_MOUNT = PLAIN | Resolve.NO_XDEV
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScannedFile:
+class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file or directory as it was found.
 
     `path` is relative to the scanned name, with `/`, and empty when that is itself a file.
@@ -35,8 +35,7 @@ class ScannedFile:
     sha256: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, kw_only=True):
     """How much a scan may still read; a hostile owner can make a sparse file of exabytes."""
 
     size: int

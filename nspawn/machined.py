@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final, Self
+
+import msgspec
 
 from nspawn import _binding
 from nspawn._bus import Bus, Call, CallFailed, ConnectionLost, open_bus
@@ -48,8 +49,7 @@ class EventKind(Enum):
     REMOVED = "MachineRemoved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineEvent:
+class MachineEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A machine came or went. It is a hint: ask `get` for what is true now."""
 
     kind: EventKind

@@ -18,11 +18,12 @@ import subprocess
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
+
+import msgspec
 
 from nspawn.errors import (
     CommandTimeout,
@@ -48,8 +49,7 @@ _NOT_STARTED = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """A command that ended by itself. `duration` is in seconds, start-up included."""
 
     returncode: int
@@ -58,8 +58,7 @@ class Completed:
     duration: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
     """Where the programs and machined's state are; the defaults hold for Debian and its kin."""
 
     systemd_run: Path = SYSTEMD_RUN

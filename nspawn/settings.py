@@ -15,9 +15,10 @@ import secrets
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from nspawn._copying import write_all
 from nspawn._refusal import told, unsafe
@@ -41,16 +42,14 @@ _BODY = rf"(?:^{_BLANK}\n)?^\[Files\]{_BLANK}(?:\n|\Z)(?:^BindReadOnly=[^\n]*(?:
 """The inside of a block as `with_binds` writes it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsFile:
+class SettingsFile(msgspec.Struct, frozen=True, kw_only=True):
     """The settings file that systemd-nspawn reads for a machine, existing or to be made."""
 
     path: Path
     trusted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bind:
+class Bind(msgspec.Struct, frozen=True, kw_only=True):
     """A directory of the host and where the machine has it; a lone path stands for both."""
 
     source: Path

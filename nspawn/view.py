@@ -13,9 +13,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Literal
+
+import msgspec
 
 from nspawn import _mounts, _regular
 from nspawn._linux import Resolve, openat2
@@ -28,8 +29,7 @@ _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _LOOKS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine sees at a path.
 
     `kind` is "bind" when it is the source itself, by device and inode; "underlying" when it is
@@ -118,8 +118,7 @@ def _named(machine: Machine, path: Path) -> PurePath:
     return PurePath(f"{machine.name}:{path}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Inside:
+class _Inside(msgspec.Struct, frozen=True, kw_only=True):
     """Descriptors of the leader's /proc directory and of its root.
 
     A descriptor of /proc/PID keeps meaning that process, so once its start time agrees

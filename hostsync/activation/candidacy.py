@@ -9,8 +9,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync import slots
 from hostsync.activation.facts import Observed, Wish
@@ -25,8 +26,7 @@ from hostsync.layout import TRASH_PREFIX
 from hostsync.release import Candidate, Given, open_candidate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that lies unpacked, not yet durably, at the staging place of `order`."""
 
     order: str
@@ -79,8 +79,7 @@ def new_order() -> str:
     return secrets.token_hex(4)
 
 
-@dataclass(frozen=True, slots=True)
-class _Wishing:
+class _Wishing(msgspec.Struct, frozen=True):
     """What was ordered, on a host as it was before anything was written."""
 
     host: Host

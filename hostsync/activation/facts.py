@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from hostsync.links import LinkFacts
 from hostsync.model import Digest, SlotName
@@ -11,8 +12,7 @@ from hostsync.ports import Space, UnitState
 from hostsync.slots import SlotFacts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachineFacts:
+class MachineFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A running worker before the switch: free bytes of its rootfs, or why it is unready.
 
     `device` tells filesystems apart: a release needs room once for each copy on one of them.
@@ -24,8 +24,7 @@ class MachineFacts:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """The host at one instant, as far as a plan depends on it."""
 
     space: Space
@@ -42,8 +41,7 @@ class Observed:
     """Why a release was judged bad, by its content digest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What was ordered: a release by content, its installed size in bytes, and the options."""
 
     digest: Digest

@@ -7,7 +7,7 @@ the candidate and succeeds with the release before it speaks against the candida
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from hostsync.activation import verify
 from hostsync.activation.host import Host
@@ -22,8 +22,7 @@ PATIENCE_SECONDS = 30.0
 PAUSE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Shortfall:
+class Shortfall(msgspec.Struct, frozen=True):
     """What is not as it should be; `blames_release` when the candidate is known to be the cause."""
 
     reason: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from hostsync.config import Agent, Config
 from hostsync.ports import Clock, Fs, Machines, Probe, Units
@@ -14,8 +15,7 @@ from hostsync.state import State
 Stage = Literal["started", "complete", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Something that happened to an order; `at` in seconds since the epoch."""
 
     at: float
@@ -29,8 +29,7 @@ Tell = Callable[[Event], None]
 """Takes events as they happen: the command line prints them, the journal keeps them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the transaction touches for one agent, passed in by the composition root."""
 
     config: Config

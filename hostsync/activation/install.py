@@ -6,8 +6,9 @@ record: nothing runs from the slots before the links are there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync import assets, links, slots
 from hostsync.activation import verify
@@ -28,8 +29,7 @@ from hostsync.slots import Condition
 _ORDER = "install"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
+class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """What an installation came to.
 
     `problems` are machines that could not follow, and a service that did not get ready.

@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
 
 from hostsync.activation.host import Host
 from hostsync.errors import FetchCause, FetchError, Reason, Refused
@@ -34,13 +35,12 @@ from hostsync.release.url import DownloadUrl, Place
 _SIGN = "have the release signed, or name its signature with --signature"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """What an order brings to prove its candidate; `signature` is a file, else one beside it."""
 
     digest: Digest | None = None
     signature: Path | None = None
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms = msgspec.field(default_factory=Terms)
     on_fetched: OnFetched = show_nothing
 
 
@@ -84,9 +84,9 @@ def _downloaded(host: Host, url: DownloadUrl, proof: Proof, means: Means) -> Ite
 
 def _means(host: Host, proof: Proof) -> Means:
     room = host.probe.space(host.agent.layout.root).free - host.config.reserve_bytes
-    terms = replace(proof.terms, insecure_hosts=host.config.trust.insecure_hosts)
+    terms = msgspec.structs.replace(proof.terms, insecure_hosts=host.config.trust.insecure_hosts)
     base = Means(fs=host.fs, clock=host.clock, terms=terms, on_fetched=proof.on_fetched)
-    return replace(base, room=min(base.room, max(room, 0)))
+    return msgspec.structs.replace(base, room=min(base.room, max(room, 0)))
 
 
 def _trusted_keys(host: Host) -> tuple[PublicKey, ...]:

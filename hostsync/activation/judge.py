@@ -12,7 +12,7 @@ Facts it rests on (see docs/guarantees.md for the tests):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from hostsync.config import Health, Readiness
 from hostsync.ports import UnitState
@@ -24,8 +24,7 @@ LONGEST_BEFORE_START = 300.0
 _UNIT_STARTS = frozenset({"activating", "active", "reloading"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
     """The service at one instant; `at` in monotonic seconds.
 
     `job` is the result of the restart job, None while it runs or when none was asked for.
@@ -38,8 +37,7 @@ class Sample:
     runs_candidate: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
     """What the judge remembers between samples; starts anew after a reboot.
 
     `started` is when the candidate's time began, `asked` when the restart was asked for (by
@@ -58,23 +56,20 @@ class Watch:
     ready_since: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
+class Undecided(msgspec.Struct, frozen=True):
     """Go on watching with this memory; look again after at most `within` seconds."""
 
     watch: Watch
     within: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bad:
+class Bad(msgspec.Struct, frozen=True):
     """The release failed; `reason` is for people and for the record."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Good:
+class Good(msgspec.Struct, frozen=True):
     """The service did all that was asked of it, over the whole window."""
 
     ready_after: float
@@ -105,16 +100,16 @@ def _follow(watch: Watch, sample: Sample) -> Watch | Bad:
     if not watch.invocation:
         if unit.invocation in ("", watch.baseline) or unit.active == "deactivating":
             return _before_the_start(watch, sample)
-        watch = replace(watch, invocation=unit.invocation)
+        watch = msgspec.structs.replace(watch, invocation=unit.invocation)
     ended = _ended(watch, sample)
     if ended is not None:
         return ended
     if unit.main_pid == 0:
         return watch
     if watch.running_since is None:
-        watch = replace(watch, pid=unit.main_pid, running_since=sample.at)
+        watch = msgspec.structs.replace(watch, pid=unit.main_pid, running_since=sample.at)
     if watch.ready_since is None and _ready(watch, sample):
-        watch = replace(watch, ready_since=sample.at)
+        watch = msgspec.structs.replace(watch, ready_since=sample.at)
     return watch
 
 
@@ -123,7 +118,7 @@ def _before_the_start(watch: Watch, sample: Sample) -> Watch:
     asked = watch.started if watch.asked is None else watch.asked
     waits = sample.unit.active in ("deactivating", "inactive") and sample.job is None
     if waits and sample.at - asked < LONGEST_BEFORE_START:
-        return replace(watch, started=sample.at, asked=asked)
+        return msgspec.structs.replace(watch, started=sample.at, asked=asked)
     return watch
 
 

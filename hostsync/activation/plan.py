@@ -5,8 +5,9 @@ Pure: opens nothing. What `--preflight` prints and what `upgrade` does are the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from hostsync.activation.facts import Observed, Wish
 from hostsync.activation.refusals import (
@@ -33,8 +34,7 @@ class Act(StrEnum):
     JUDGE = "judge"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One act of a plan; `act` is the glossary's word, `object` what it acts on."""
 
     act: Act
@@ -46,8 +46,7 @@ class Step:
         return f"{self.act.value:<10} {self.object}" + (f"  {self.detail}" if self.detail else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A switch that may go ahead, and its steps in order."""
 
     previous: SlotName
@@ -60,8 +59,7 @@ class Plan:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingToDo:
+class NothingToDo(msgspec.Struct, frozen=True, kw_only=True):
     """The host is as ordered already."""
 
     why: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
+
+import msgspec
 
 from hostsync.model import SlotName
 from hostsync.record import Phase, Record
@@ -41,8 +42,7 @@ def duty(record: Record) -> Duty:
     assert_never(record.phase)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fallback:
+class Fallback(msgspec.Struct, frozen=True, kw_only=True):
     """The slots that the links should name after going back.
 
     `degraded` says why it is not exactly what was before, empty when it is.

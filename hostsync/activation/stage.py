@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from hostsync.activation import verify
 from hostsync.activation.host import Host
@@ -18,13 +19,12 @@ from hostsync.release.version import is_lower
 from hostsync.sync import converge_rootfs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What an order may ask beside the release."""
 
     allow_known_bad: bool = False
     best_effort: bool = False
-    source: Source = field(default_factory=Source)
+    source: Source = msgspec.field(default_factory=Source)
 
 
 def stage_and_verify(

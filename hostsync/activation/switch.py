@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import msgspec
 
@@ -30,8 +29,7 @@ from hostsync.release import Given
 from hostsync.state import Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switched:
+class Switched(msgspec.Struct, frozen=True, kw_only=True):
     """The candidate is current and the judge has the order."""
 
     order: str

@@ -6,8 +6,6 @@ again; all that it needs is in the record. The host's lock is held for as long a
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 
 from hostsync import assets, slots
@@ -241,7 +239,7 @@ def _start_again(host: Host, record: Record, goal: Fallback) -> str:
 def _restored_health(health: Health) -> Health:
     stable = health.stable_seconds if health.readiness is Readiness.STABLE else 0.0
     window = min(health.window_seconds, RESTORED_WINDOW_SECONDS)
-    return replace(health, window_seconds=window, stable_seconds=stable)
+    return msgspec.structs.replace(health, window_seconds=window, stable_seconds=stable)
 
 
 def _converge_assets(host: Host, slot: SlotName) -> None:

@@ -7,8 +7,9 @@ rootfs without the room or the rights.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync.activation.host import Host
 from hostsync.errors import MachineError, Reason, Refused
@@ -26,8 +27,7 @@ _PROTOCOL = re.compile(r"\bprotocol (\d{1,6})\b")
 _REMEDY = "nothing was switched; order a release that runs there"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a release says of itself."""
 
     version: str

@@ -8,7 +8,8 @@ history knows its uid, and reported on as long as its status says something else
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from hostsync.membership import Membership
 from hostsync.operations.demand import Demand
@@ -19,8 +20,7 @@ from hostsync.operations.selection import selects
 Read = Callable[[Operation], Demand | Report]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What the host knows of operations, by uid.
 
     `moving` says how far those have come that are being carried out, `ended` how others ended,
@@ -29,31 +29,28 @@ class Known:
     they are not known.
     """
 
-    moving: Mapping[str, str] = field(default_factory=dict)
-    ended: Mapping[str, Report] = field(default_factory=dict)
-    turned_away: Mapping[str, str] = field(default_factory=dict)
+    moving: Mapping[str, str] = msgspec.field(default_factory=dict)
+    ended: Mapping[str, Report] = msgspec.field(default_factory=dict)
+    turned_away: Mapping[str, str] = msgspec.field(default_factory=dict)
     busy: str = ""
     labels: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class Tell(msgspec.Struct, frozen=True, kw_only=True):
     """Have an operation's status say this."""
 
     operation: Operation
     report: Report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True, kw_only=True):
     """Carry an operation out."""
 
     operation: Operation
     demand: Demand
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
     """Remove an operation whose time after its end has passed."""
 
     operation: Operation
@@ -62,8 +59,7 @@ class Delete:
 Step = Tell | Begin | Delete
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agenda:
+class Agenda(msgspec.Struct, frozen=True, kw_only=True):
     """The steps to take, and when something is due next (seconds since the epoch, or never)."""
 
     steps: tuple[Step, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+import msgspec
 
 from hostsync.activation.host import Host
 from hostsync.membership import Membership
@@ -47,7 +48,7 @@ def assemble(
             board=board, carrier=carrier, restarts=restarts,
         )
     )  # fmt: skip
-    means = replace(means or Means(), tell=_teller(host))
+    means = msgspec.structs.replace(means or Means(), tell=_teller(host))
     tasks = {
         "carrier": carrier.run,
         "desk": desk.run,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from hostsync.errors import Busy, HostsyncError
 from hostsync.operations.demand import Demand, Say
@@ -16,8 +17,7 @@ Act = Callable[[Operation, Demand, Say], None]
 """Carries one out; raises Busy when it could not be begun, HostsyncError when it broke off."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why an operation could not be begun or broke off, and when (monotonic seconds)."""
 
     uid: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Protocol
+
+import msgspec
 
 from hostsync.operations.operation import Operation
 
@@ -23,8 +24,7 @@ class Change(StrEnum):
     """Nothing: the server only says how far the watch has come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """One event of a watch; `version` is where a later watch may go on from."""
 
     change: Change

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from hostsync.config import Config
 from hostsync.errors import ConfigError, Refused
@@ -21,8 +22,7 @@ _MACHINE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _YES, _NO = "true", "false"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True, kw_only=True):
     """Switch an agent to the release at a URL."""
 
     agent: str
@@ -31,8 +31,7 @@ class Upgrade:
     allow_known_bad: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reboot:
+class Reboot(msgspec.Struct, frozen=True, kw_only=True):
     """Restart a worker machine; without a name the one that runs."""
 
     machine: str = ""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from hostsync.activation.host import Host
 from hostsync.config import Config
@@ -48,8 +49,7 @@ _PHASES: Mapping[Phase, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Office:
+class Office(msgspec.Struct, frozen=True, kw_only=True):
     """What a desk works with: who this host is, and the ports of each of its agents."""
 
     config: Config
@@ -61,12 +61,11 @@ class Office:
     restarts: Restarts
 
 
-@dataclass(slots=True, kw_only=True)
-class Labels:
+class Labels(msgspec.Struct, kw_only=True):
     """The labels of this host's Node, when to read them anew (monotonic), and why they lack."""
 
     of_node: Mapping[str, str] | None = None
-    due: float = field(default=float("-inf"))
+    due: float = float("-inf")
     trouble: str = ""
 
 

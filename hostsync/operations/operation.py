@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Self
@@ -66,8 +65,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     completedAt: str = ""  # noqa: N815
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One MachineOperation as it was last seen.
 
     `version` is the resourceVersion, `ttl` in seconds after a terminal phase, times are RFC 3339
@@ -82,7 +80,7 @@ class Operation:
     kind: str
     machine: str = ""
     selector: Selector | None = None
-    parameters: dict[str, str] = field(default_factory=dict)
+    parameters: dict[str, str] = msgspec.field(default_factory=dict)
     ttl: int | None = None
     phase: str = Phase.NEW
     message: str = ""

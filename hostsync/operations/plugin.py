@@ -15,7 +15,6 @@ import subprocess
 import time
 from collections.abc import Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,19 +35,19 @@ _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1
 _TOKEN = re.compile(r"[!-~]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     """An exec stanza of a kubeconfig: what is run, with what added to the environment."""
 
     version: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def running(self, release: Path | None) -> Plugin:
         """The same, from `release` where the command is hostsync's own."""
         if release is None or Path(self.argv[0]).name != PLUGIN_NAME:
             return self
-        return replace(self, argv=(str(release / "bin" / PLUGIN_NAME), *self.argv[1:]))
+        argv = (str(release / "bin" / PLUGIN_NAME), *self.argv[1:])
+        return msgspec.structs.replace(self, argv=argv)
 
 
 class _Status(msgspec.Struct):
@@ -62,16 +61,18 @@ class _Answer(msgspec.Struct):
     status: _Status
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A bearer token; `ends` in seconds since the epoch, None when that was not said."""
 
-    text: str = field(repr=False)
+    text: str
     ends: float | None
 
     def serves(self, now: float) -> bool:
         """Whether it can be sent at that time."""
         return self.ends is None or now < self.ends - SPARE_SECONDS
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(ends={self.ends!r})"
 
 
 class PluginAuth(httpx2.Auth):

@@ -7,8 +7,9 @@ apply), so that no node claims what others have yet to do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from hostsync.operations.operation import (
     API_VERSION,
@@ -41,8 +42,7 @@ class Cause(StrEnum):
     UNSUPPORTED_OPERATION = "UnsupportedOperation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(msgspec.Struct, frozen=True, kw_only=True):
     """What an operation's status is to say."""
 
     phase: Phase

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import replace
+
+import msgspec
 
 from hostsync import lock
 from hostsync.activation import switch
@@ -68,7 +69,7 @@ def _telling(host: Host, say: Say) -> Host:
             case "verify", "complete":
                 say(f"verifying the release, {event.object} done")
 
-    return replace(host, tell=tell)
+    return msgspec.structs.replace(host, tell=tell)
 
 
 def _has_an_end(host: Host, operation: Operation, begun: float) -> bool:

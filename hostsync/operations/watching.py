@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from hostsync.errors import ClusterCause, ClusterError
 from hostsync.operations.board import Board
@@ -21,8 +22,7 @@ KIND_PAUSE = 30.0
 WATCH_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True):
     """Why the API cannot be watched; None as the cause when it can again."""
 
     cause: ClusterCause | None
@@ -33,8 +33,7 @@ def say_nothing(_trouble: Trouble) -> None:
     """Keep it to oneself."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Means(msgspec.Struct, frozen=True, kw_only=True):
     """What a watch needs beside the cluster; tests give a chance and a pause of their own.
 
     `chance` gives a number between 0 and 1, `pause` lets seconds pass.

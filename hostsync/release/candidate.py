@@ -16,9 +16,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+
+import msgspec
 
 from hostsync.errors import DiskError, Failed, Reason, Refused
 from hostsync.model import Arch, Digest, Entry, SlotKind, tree_digest
@@ -35,8 +36,7 @@ from hostsync.release.wanted import Wanted
 _CHANGED = "the source changed after it was inspected"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inspected:
+class Inspected(msgspec.Struct, frozen=True, kw_only=True):
     """What a candidate was found to be.
 
     `source_digest` is of the bytes at the path (of a directory: the content digest),
@@ -196,8 +196,7 @@ def open_candidate(
         yield Candidate(given, source, proven)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Proven:
+class _Proven(msgspec.Struct, frozen=True, kw_only=True):
     """The digests that another reading of the source has to have: as `ordered`, as `seen`."""
 
     ordered: Digest | None = None

@@ -10,11 +10,12 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from hostsync.errors import FetchCause, FetchError, Reason, Refused
 from hostsync.model import Digest
@@ -43,8 +44,7 @@ def show_nothing(_done: int, _total: int | None) -> None:
     """Show nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class Means(msgspec.Struct, frozen=True, kw_only=True):
     """What a download works with; `room` are the bytes it may take on the disk.
 
     `jitter` gives numbers in [0, 1), so that hosts which failed together do not return together.
@@ -52,7 +52,7 @@ class Means:
 
     fs: Fs
     clock: Clock
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms = msgspec.field(default_factory=Terms)
     room: int = COMPRESSED_LIMIT
     on_fetched: OnFetched = show_nothing
     jitter: Callable[[], float] = random.random

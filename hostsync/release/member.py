@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from hostsync.release.flaw import Flaw, subject
 
@@ -30,8 +31,7 @@ _SPECIAL_BITS = 0o7000
 _WORLD_WRITABLE = 0o002
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(msgspec.Struct, frozen=True, kw_only=True):
     """One file or directory of a source, in the order the source gives it.
 
     `path` is relative to the release and empty when the release is one file; `mode` are the

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from hashlib import blake2b, sha256
+
+import msgspec
 
 from hostsync.errors import Reason, Refused
 from hostsync.model import Digest
@@ -36,7 +37,7 @@ def prove(
     if is_directory(opened):
         if keys:
             raise _untrusted(opened, "a directory cannot be signed", "order its archive")
-        return replace(opened, digest=expected)
+        return msgspec.structs.replace(opened, digest=expected)
     try:
         if opened.digest is None:
             opened = _hashed(opened, expected)
@@ -54,7 +55,7 @@ def _hashed(opened: Opened, expected: Digest | None) -> Opened:
     found = Digest(total.hexdigest())
     if expected is not None and found != expected:
         raise Flaw(f"its SHA-256 is {found}, ordered was {expected}", remedy=FETCH_AGAIN)
-    return replace(opened, digest=found)
+    return msgspec.structs.replace(opened, digest=found)
 
 
 def _check_signature(opened: Opened, keys: Sequence[PublicKey], signature: bytes) -> None:

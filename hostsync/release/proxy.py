@@ -7,8 +7,9 @@ password is in its URL, is told by host and port alone.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from urllib.request import getproxies, proxy_bypass
+
+import msgspec
 
 from hostsync.errors import FetchCause
 from hostsync.redaction import plain, redact
@@ -20,8 +21,7 @@ _PROXY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True, kw_only=True):
     """A proxy from the environment; only its host and port are for people."""
 
     shown: str

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from dataclasses import dataclass
+
+import msgspec
 
 from hostsync.errors import FetchCause
 from hostsync.redaction import plain, redact
@@ -21,8 +22,7 @@ TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses after which the same request may succeed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What a download may take, in seconds and hops, and which hosts may be asked in clear text.
 
     `stall_seconds` is the longest wait for the next byte, `total_seconds` is for everything.

@@ -12,8 +12,9 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 SIGNATURE_LIMIT = 8192
 """A signature file has at most this many bytes."""
@@ -28,16 +29,14 @@ class UnsignedError(Exception):
     """There is no good signature of a trusted key; the text says why, without any content."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicKey:
+class PublicKey(msgspec.Struct, frozen=True, kw_only=True):
     """A key that is trusted; `id` is what signatures name it by."""
 
     id: bytes
     key: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """A signature file, taken apart."""
 
     is_prehashed: bool
@@ -48,8 +47,7 @@ class Signature:
     comment_signature: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signed:
+class Signed(msgspec.Struct, frozen=True, kw_only=True):
     """What was signed, in both ways of signing; `content` reads all of it into memory."""
 
     blake2b: bytes

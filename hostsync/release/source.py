@@ -10,10 +10,11 @@ import os
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
+
+import msgspec
 
 from hostsync.errors import Reason, Refused
 from hostsync.model import Digest, SlotKind
@@ -38,8 +39,7 @@ class Form(StrEnum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that is open already; `label` names it in messages.
 
     `digest` is what its bytes were found to be before anything of them was parsed. They are
@@ -58,8 +58,7 @@ Given = Path | Opened
 """A candidate as it is handed in; its text names it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """An open archive, directory or file; `size` are its bytes when it was opened."""
 
     fd: int

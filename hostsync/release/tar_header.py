@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from hostsync.release.flaw import FETCH_AGAIN, Flaw, subject
 
@@ -53,8 +54,7 @@ class Kind(Enum):
     PAX = b"x"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Header(msgspec.Struct, frozen=True, kw_only=True):
     """What a header says: the name (a directory's without its slash), permission bits, bytes."""
 
     kind: Kind

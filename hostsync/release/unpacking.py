@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hostsync.errors import Reason, Refused
 from hostsync.model import Entry
@@ -16,8 +17,7 @@ OnBytes = Callable[[int], None]
 """Told the bytes written so far, after each chunk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(msgspec.Struct, frozen=True):
     """As many bytes as may be written at `target`."""
 
     target: Path

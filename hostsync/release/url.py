@@ -8,11 +8,12 @@ No message here repeats what was given: it may be that secret, mistyped.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urljoin
+
+import msgspec
 
 URL_LIMIT = 8192
 """A URL longer than this many characters is not one."""
@@ -29,15 +30,14 @@ _FILE = re.compile(r"file://(?:localhost)?(/[^?#]*)", re.IGNORECASE)
 _PORTS = {"https": 443, "http": 80}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadUrl:
+class DownloadUrl(msgspec.Struct, frozen=True, kw_only=True):
     """An `https` or `http` URL without userinfo and fragment; as text it lacks its query."""
 
     scheme: str
     host: str
     port: int
     path: str
-    query: str = field(default="", repr=False)
+    query: str = ""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -95,6 +95,9 @@ class DownloadUrl:
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.authority}{self.path}"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
 
 
 Place = Path | DownloadUrl

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from hostsync.errors import Reason
 from hostsync.model import Arch, SlotKind
 from hostsync.release.flaw import Flaw, subject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The release that a slot of this agent on this host can hold."""
 
     agent: str

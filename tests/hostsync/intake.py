@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import tarfile
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from hostsync.activation.host import Host
 from hostsync.model import Digest
@@ -39,7 +40,7 @@ def digest_of(data: bytes) -> Digest:
 def trusting(world: World, **trust: object) -> Host:
     """The host, with a configuration that asks for clear text on loopback, keys, or versions."""
     host = world.host()
-    wanted = replace(Trust(insecure_hosts=LOOPBACK), **trust)  # type: ignore[arg-type]
+    wanted = replace(Trust(insecure_hosts=LOOPBACK), **trust)
     return replace(host, config=replace(host.config, trust=wanted))
 
 

@@ -1,10 +1,10 @@
 """Service assets: rendered for this host, written only where they differ."""
 
 import configparser
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hostsync import assets
 from hostsync.assets import ASSETS_INSIDE, PLACES, Asset

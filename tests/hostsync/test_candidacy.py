@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hostsync.activation import switch
 from hostsync.activation.host import Host

@@ -1,9 +1,9 @@
 """What machines say of a release decides with the service, and is owed when it cannot be done."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hostsync.activation import switch
 from hostsync.activation.host import Event

@@ -1,10 +1,9 @@
 """The verdict: any end of the process before it is a failure, and only time makes it good."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hostsync.activation.judge import Bad, Good, Sample, Undecided, Verdict, Watch, judge
 from hostsync.config import Health, Readiness

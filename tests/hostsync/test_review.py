@@ -7,10 +7,11 @@ away, a service that is slow to stop, a process that dies while nobody else is t
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hostsync.activation import switch
 from hostsync.activation.host import Event, Host

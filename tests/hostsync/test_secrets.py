@@ -1,10 +1,11 @@
 """A secret that a release logs, says or is near to never ends in what hostsync keeps or prints."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hostsync import render
 from hostsync.activation import switch

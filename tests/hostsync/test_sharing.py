@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hostsync.credential import REASON_NAME
 from hostsync.errors import MachineError

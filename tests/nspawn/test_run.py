@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nspawn.errors import CommandTimeout, MachineUnreachable, NoSuchMachine, OutputLimit
 from nspawn.run import Tools, run

@@ -4,6 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nspawn import _mounts, view
@@ -131,7 +132,7 @@ def test_a_machine_that_ended_is_not_looked_at(rootfs: Path, source: Path) -> No
 
 def test_another_process_with_the_same_number_is_not_looked_at(rootfs: Path, source: Path) -> None:
     with running(rootfs) as machine, pytest.raises(NoSuchMachine):
-        look(replace(machine, leader_start=machine.leader_start - 1), SLOTS, source)
+        look(msgspec.structs.replace(machine, leader_start=machine.leader_start - 1), SLOTS, source)
 
 
 def test_a_hidden_mount_with_the_same_path_does_not_count_as_stacked() -> None:

@@ -10,9 +10,11 @@ import json
 import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from e2e.world.cluster import Cluster as Stub
 from e2e.world.documents import Document

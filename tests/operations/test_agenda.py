@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hostsync.model import Digest
 from hostsync.operations.agenda import Agenda, Begin, Delete, Known, Tell, agenda

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hostsync.operations.demand import Demand, Reboot, Upgrade, demand_of
 from hostsync.operations.operation import Kind

@@ -76,7 +76,7 @@ def test_a_plugin_of_either_version_is_asked_in_its_own(shop: Shop, version: str
     assert json.loads((shop.top / "info").read_text()) == {
         "apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": False},
     }  # fmt: skip
-    assert TOKEN not in repr(token)
+    assert repr(token) == "Token(ends=None)"
 
 
 def test_arguments_environment_and_an_empty_stdin_reach_it(

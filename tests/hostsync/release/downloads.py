@@ -7,13 +7,13 @@ import random
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 import httpx  # noqa: F401 - imported here, so that no single test pays for it
 import pytest
 import trustme
+from msgspec.structs import replace
 
 from hostsync.errors import FetchCause, FetchError
 from hostsync.model import Digest

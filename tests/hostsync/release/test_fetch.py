@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import httpx  # noqa: F401 - imported here, so that no single test pays for it
 import pytest
+from msgspec.structs import replace
 
 from hostsync.errors import DiskError, FetchCause, Reason, Refused
 from hostsync.release.fetch import Means, fetch_bytes

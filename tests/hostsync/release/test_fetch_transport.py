@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import httpx  # noqa: F401 - imported here, so that no single test pays for it
 import pytest
 import trustme
+from msgspec.structs import replace
 
 from hostsync.errors import FetchCause, Reason, Refused
 from hostsync.release.fetch import Means

@@ -14,7 +14,7 @@ from hostsync.release.url import DownloadUrl, parse_place
 def test_a_url_is_shown_without_its_query_and_sent_with_it() -> None:
     url = DownloadUrl.parse("HTTPS://Example.COM:443/a/b.tar.gz?sig=CANARY&x=1")
     assert str(url) == "https://example.com/a/b.tar.gz"
-    assert "CANARY" not in repr(url)
+    assert repr(url) == "DownloadUrl('https://example.com/a/b.tar.gz')"
     assert url.reveal() == "https://example.com/a/b.tar.gz?sig=CANARY&x=1"
 
 
