@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
@@ -187,7 +186,7 @@ class _Scratch:
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(6)}")
+    return path.with_name(f"{TEMPORARY_PREFIX}{os.urandom(6).hex()}")
 
 
 def _open_unnamed(directory: Path) -> int:

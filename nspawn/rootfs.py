@@ -12,7 +12,6 @@ for that would move or drop the mount in there.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -234,7 +233,7 @@ class Directory:
             return None
 
     def _temp_name(self) -> str:
-        return f"{self._temp_prefix}{secrets.token_hex(8)}"
+        return f"{self._temp_prefix}{os.urandom(8).hex()}"
 
     @contextmanager
     def _temporary(self) -> Iterator[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import selectors
 import signal
 import subprocess
@@ -89,7 +88,7 @@ def run(
     cases, NoSuchMachine, MachineUnreachable when the machine's service manager took no command.
     """
     _require(machine, tools)
-    unit = f"nspawn-run-{secrets.token_hex(8)}.service"
+    unit = f"nspawn-run-{os.urandom(8).hex()}.service"
     environment = {**_ENVIRONMENT, **env}
     started = time.monotonic()
     command = _command(machine, unit, argv, timeout=timeout, names=environment, tools=tools)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -207,7 +206,7 @@ def _content(path: Path) -> str | None:
 
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
         try:
