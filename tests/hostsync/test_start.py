@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 STARTS = (
     "hostsync.activation.trial", "hostsync.cli", "hostsync.daemon", "hostsync.render",
     "hostsync.wiring",
@@ -14,6 +16,7 @@ OTHER_WORK = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_looking_judging_and_keeping_in_step_load_nothing_for_other_work() -> None:
     code = f"import {', '.join(STARTS)}, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
