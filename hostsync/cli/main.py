@@ -16,8 +16,8 @@ from hostsync.cli import kubeconfigs, orders, services, views
 from hostsync.cli.session import Session, echo
 from hostsync.errors import ConfigError, ExitCode, HostsyncError
 
-_EXIT_HELP = """Exit status: 0 done; 1 failed, nothing changed (install and sync: a machine could
-not follow); 2 usage or configuration;
+_EXIT_HELP = """Exit status: 0 done; 1 failed, nothing changed (install and sync: done, but a
+machine could not follow, or the service was not ready); 2 usage or configuration;
 3 refused by preflight; 4 busy; 5 failed and rolled back; 6 failed and NOT restored;
 7 in progress (status)."""
 
