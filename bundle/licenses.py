@@ -38,8 +38,11 @@ def _packages(tree: Tree) -> Iterator[str]:
     ]
     if not libraries or not Path(_DPKG_QUERY).exists():
         return
+    # Whole names, since patterns are tried on every file of every package; and without /usr, as
+    # packages have them that were made before /lib became a link into it.
+    names = [name for path in libraries for name in (str(path), str(path).removeprefix("/usr"))]
     done = subprocess.run(
-        [_DPKG_QUERY, "--search", *(f"*/{path.name}" for path in libraries)],
+        [_DPKG_QUERY, "--search", *names],
         env=clean_environment(LC_ALL="C"),
         stdin=subprocess.DEVNULL,
         capture_output=True,
