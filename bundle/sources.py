@@ -4,37 +4,44 @@ A file for each source would double the files that every host and machine has to
 remove at an upgrade, and no process reads them. They are there for people.
 """
 
+import gzip
 import io
-import zipfile
+import tarfile
+import zlib
 from collections.abc import Mapping
 
+from bundle import gzip_member
 from bundle.errors import ArchiveError
+from bundle.options import EPOCH
 from bundle.tree import Entry, Tree
 
-SOURCES = "share/source.zip"
-_TIME = (1980, 1, 1, 0, 0, 0)
+SOURCES = "share/source.tar.gz"
 
 
 def pack(sources: Mapping[str, bytes]) -> dict[str, Entry]:
     """The archive of sources by name, the same bytes for the same sources.
 
-    Its members are stored: the release that it is part of is compressed as a whole.
+    It is compressed, though the release is so as a whole: hosts and machines write and digest it
+    as it is. Compressed in one, it makes the packed release no larger; by members it would.
     """
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+    with tarfile.open(fileobj=out, mode="w:", format=tarfile.GNU_FORMAT) as archive:
         for name, content in sorted(sources.items()):
-            member = zipfile.ZipInfo(name, _TIME)
-            member.external_attr = 0o100644 << 16
-            archive.writestr(member, content)
-    return {SOURCES: Entry(content=out.getvalue())}
+            member = tarfile.TarInfo(name)
+            member.mtime, member.size = EPOCH, len(content)
+            member.uname = member.gname = "root"
+            archive.addfile(member, io.BytesIO(content))
+    return {SOURCES: Entry(content=b"".join(gzip_member.compress(out.getvalue())))}
 
 
 def unpack(tree: Tree) -> dict[str, bytes]:
     """The sources in a release by name; raises `ArchiveError`."""
     try:
-        with zipfile.ZipFile(io.BytesIO(tree[SOURCES].content)) as archive:
-            return {name: archive.read(name) for name in archive.namelist()}
-    except (KeyError, zipfile.BadZipFile) as error:
+        raw = io.BytesIO(gzip.decompress(tree[SOURCES].content))
+        with tarfile.open(fileobj=raw, mode="r:") as archive:
+            members = ((member.name, archive.extractfile(member)) for member in archive)
+            return {name: content.read() for name, content in members if content is not None}
+    except (KeyError, OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise ArchiveError(
             f"the release has no readable {SOURCES}",
             remedy="name an archive that the builder wrote",

@@ -121,9 +121,15 @@ def test_a_release_of_another_python_is_refused(small: Path, tmp_path: Path) -> 
         bundle.repack(tmp_path / "other.tar.gz", tmp_path / "new.tar.gz", version="2.0.0")
 
 
-def test_a_release_without_its_sources_is_refused(small: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [0, 5, -9])
+def test_a_release_without_its_whole_sources_is_refused(
+    small: Path, tmp_path: Path, kept: int
+) -> None:
     release = read_archive(small)
-    tree = {name: entry for name, entry in release.tree.items() if name != sources.SOURCES}
+    cut = Entry(content=release.tree[sources.SOURCES].content[:kept])
+    tree = {**release.tree, sources.SOURCES: cut}
+    if not kept:
+        del tree[sources.SOURCES]
     write_archive(Release(top=release.top, tree=tree, mtime=7), tmp_path / "bare.tar.gz")
-    with pytest.raises(ArchiveError, match=r"no readable share/source\.zip"):
+    with pytest.raises(ArchiveError, match=r"no readable share/source\.tar\.gz"):
         bundle.repack(tmp_path / "bare.tar.gz", tmp_path / "new.tar.gz", version="2.0.0")
