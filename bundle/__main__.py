@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bundle.assembly import build
+from bundle.cache import default_directory
 from bundle.errors import BundleError, OptionError
 from bundle.options import EPOCH, REPOSITORY, BuildOptions
 
@@ -16,14 +17,15 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Build what `argv` asks for and return the exit status: 0 built, 1 refused."""
     logging.basicConfig(level=logging.INFO, format="bundle: %(message)s")
     try:
-        print(build(_parse(argv, environment)))
+        print(build(parse(argv, environment)))
     except BundleError as error:
         print(f"bundle: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _parse(argv: Sequence[str], environment: Mapping[str, str]) -> BuildOptions:
+def parse(argv: Sequence[str], environment: Mapping[str, str]) -> BuildOptions:
+    """What the command line asks for; raises `OptionError`, or `SystemExit` for wrong usage."""
     parser = argparse.ArgumentParser(
         prog="python -m bundle",
         description="Build hostsync-<version>-linux-<amd64|arm64>.tar.gz, reproducibly.",
@@ -37,6 +39,11 @@ def _parse(argv: Sequence[str], environment: Mapping[str, str]) -> BuildOptions:
         "--keep-tree", type=Path, metavar="DIR", help="also leave the unpacked release in DIR"
     )
     parser.add_argument("--source", type=Path, default=REPOSITORY, help="default: this checkout")
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compile everything anew; default: take what this user compiled before",
+    )
     given = parser.parse_args(argv)
     return BuildOptions(
         source=given.source,
@@ -45,6 +52,7 @@ def _parse(argv: Sequence[str], environment: Mapping[str, str]) -> BuildOptions:
         python=given.python,
         keep_tree=given.keep_tree,
         mtime=_epoch(environment.get("SOURCE_DATE_EPOCH")),
+        cache=None if given.no_cache else default_directory(environment),
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bundle import bytecode, elf, libraries, licenses, packages, reach, source, stdlib
 from bundle.archive import Release, write_archive
+from bundle.cache import Cache, opened
 from bundle.errors import OptionError
 from bundle.interpreter import Interpreter, inspect
 from bundle.launchers import write_launchers
@@ -33,7 +34,7 @@ def build(options: BuildOptions) -> Path:
     architecture = _ARCHITECTURES[interpreter.machine]
     release = Release(
         top=f"hostsync-linux-{architecture}",
-        tree=assemble(options.source, version, interpreter),
+        tree=_assemble(options, version, interpreter),
         mtime=options.mtime,
     )
     path = options.output / f"hostsync-{version}-linux-{architecture}.tar.gz"
@@ -45,9 +46,10 @@ def build(options: BuildOptions) -> Path:
     return path
 
 
-def assemble(root: Path, version: str, interpreter: Interpreter) -> Tree:
-    """Every file of the release of the source tree at `root`. Raises `BundleError`."""
+def _assemble(options: BuildOptions, version: str, interpreter: Interpreter) -> Tree:
+    """Every file of the release. Raises `BundleError`."""
     log.info("interpreter selected: %s", interpreter.executable)
+    root = options.source
     distributions = packages.resolve(packages.requirements(root))
     found = [f"{name} {each.version}" for name, each in distributions.items()]
     log.info("packages selected: %s", ", ".join(found) or "none")
@@ -63,16 +65,18 @@ def assemble(root: Path, version: str, interpreter: Interpreter) -> Tree:
     log.info("libraries bundled: %s", ", ".join(sorted(names)) or "none")
     tree |= write_launchers(tree, interpreter.version)
     tree |= licenses.collect(tree, root, interpreter)
-    _check_imports(tree, interpreter)
-    log.info("modules to compile: %d", sum(name.endswith(".py") for name in tree))
-    return bytecode.compile_tree(tree, interpreter)
+    log.info("cache selected: %s", options.cache or "none")
+    with opened(options.cache) as cache:
+        _check_imports(tree, interpreter, cache)
+        return bytecode.compile_tree(tree, interpreter, cache)
 
 
-def _check_imports(tree: Tree, interpreter: Interpreter) -> None:
+def _check_imports(tree: Tree, interpreter: Interpreter, cache: Cache) -> None:
     reach.check(
         {name: entry.content for name, entry in tree.items() if name.endswith(".py")},
         (source.PACKAGE_FOLDER, f"python/lib/python{interpreter.version}"),
         stdlib.left_out(interpreter, tree) | packages.LEFT_OUT,
+        cache,
     )
 
 

@@ -5,6 +5,7 @@ are and whether or not it can write. The names compiled in, which tracebacks sho
 the release, as they are in the archive of the sources.
 """
 
+import logging
 import os
 import struct
 import subprocess
@@ -14,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bundle import compile_worker, sources
+from bundle.cache import NO_CACHE, Cache, key_of
 from bundle.errors import BytecodeError
 from bundle.interpreter import Interpreter, clean_environment
 from bundle.tree import Entry, Tree
+
+log = logging.getLogger(__name__)
 
 _REQUEST = struct.Struct(">II")
 _ANSWER = struct.Struct(">cI")
@@ -39,11 +43,42 @@ def compiled_name(name: str) -> str:
     return f"{name}c"
 
 
-def compile_sources(modules: Mapping[str, bytes], interpreter: Interpreter) -> Compiled:
-    """Compile each source, on all processors.
+def compile_sources(
+    modules: Mapping[str, bytes], interpreter: Interpreter, cache: Cache = NO_CACHE
+) -> Compiled:
+    """Compile each source that the cache does not know, on all processors.
 
     Raises `BytecodeError` when the interpreter itself fails; a refused source is in the result.
     """
+    keys = _keys(modules, interpreter) if cache.is_open else {}
+    found = {name: cache.find(key) for name, key in keys.items()}
+    known = {name: pyc for name, pyc in found.items() if pyc is not None}
+    new = _compile_all({name: modules[name] for name in modules if name not in known}, interpreter)
+    for name in keys.keys() & new.modules.keys():
+        cache.keep(keys[name], new.modules[name])
+    log.info("modules compiled: %d, known from the cache: %d", len(new.modules), len(known))
+    return Compiled(modules={**known, **new.modules}, refused=new.refused)
+
+
+def _keys(modules: Mapping[str, bytes], interpreter: Interpreter) -> dict[str, bytes]:
+    """The key of each module in a cache, made of all that decides the bytes of its bytecode.
+
+    Of the interpreter that is what is in its program, its libraries and the modules that it has
+    loaded, the worker among them, wherever these are. None has a key where some of it is not to be
+    read.
+    """
+    settings = repr((interpreter.version, interpreter.magic, _FLAGS, _ENVIRONMENT)).encode()
+    try:
+        files = os.fsdecode(_run(interpreter, "--files")).splitlines()
+        contents = sorted(key_of(Path(file).read_bytes()) for file in files)
+    except (OSError, BytecodeError) as error:
+        log.warning("cache not used for modules: %s", error)
+        return {}
+    recipe = key_of(settings, *contents)
+    return {name: key_of(recipe, name.encode(), source) for name, source in modules.items()}
+
+
+def _compile_all(modules: Mapping[str, bytes], interpreter: Interpreter) -> Compiled:
     workers = max(1, len(os.sched_getaffinity(0)))
     names = sorted(modules)
     slices = [part for part in (names[at::workers] for at in range(workers)) if part]
@@ -56,13 +91,13 @@ def compile_sources(modules: Mapping[str, bytes], interpreter: Interpreter) -> C
     )
 
 
-def compile_tree(tree: Tree, interpreter: Interpreter) -> dict[str, Entry]:
+def compile_tree(tree: Tree, interpreter: Interpreter, cache: Cache = NO_CACHE) -> dict[str, Entry]:
     """The tree with bytecode in the place of every module, and an archive of their sources.
 
     Raises `BytecodeError` for the first module that does not compile.
     """
     modules = {name: entry.content for name, entry in tree.items() if name.endswith(".py")}
-    compiled = compile_sources(modules, interpreter)
+    compiled = compile_sources(modules, interpreter, cache)
     for name, reason in sorted(compiled.refused.items()):
         raise BytecodeError(
             f"{tree[name].origin or name} does not compile: {reason}",
@@ -85,20 +120,32 @@ def _compile(
         for name in names
     )
     try:
+        return dict(zip(names, _frames(_run(interpreter, given=request)), strict=True))
+    except (struct.error, ValueError) as error:
+        raise _failed(interpreter, error) from error
+
+
+def _run(interpreter: Interpreter, *arguments: str, given: bytes = b"") -> bytes:
+    """What the worker writes when it is given the bytes."""
+    try:
         done = subprocess.run(
-            [interpreter.executable, *_FLAGS, Path(compile_worker.__file__)],
+            [interpreter.executable, *_FLAGS, Path(compile_worker.__file__), *arguments],
             env=clean_environment(**_ENVIRONMENT),
-            input=request,
+            input=given,
             capture_output=True,
             timeout=_COMPILE_SECONDS,
             check=True,
         )
-        return dict(zip(names, _frames(done.stdout), strict=True))
-    except (OSError, subprocess.SubprocessError, struct.error, ValueError) as error:
-        raise BytecodeError(
-            f"{interpreter.executable} could not compile {len(names)} modules: {error}",
-            remedy="check that this interpreter starts",
-        ) from error
+    except (OSError, subprocess.SubprocessError) as error:
+        raise _failed(interpreter, error) from error
+    return done.stdout
+
+
+def _failed(interpreter: Interpreter, error: Exception) -> BytecodeError:
+    return BytecodeError(
+        f"{interpreter.executable} could not compile: {error}",
+        remedy="check that this interpreter starts",
+    )
 
 
 def _frames(raw: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -3,7 +3,8 @@
 It is run by path, without site and without this package. Input on stdin: frames of two big-endian
 32-bit sizes, then a name and a source of these sizes. Output on stdout, in the same order: frames
 of one status byte (`+` compiled, `-` refused) and a 32-bit size, then that many bytes: a compiled
-module, or the reason why there is none.
+module, or the reason why there is none. With `--files` as its argument it names on stdout, one a
+line, the files that it is made of: what they hold decides what it gives.
 
 Each module is compiled in a fork of the same fresh process. The marshal format marks objects
 that are shared, and which ones are depends on all that the process did before; so only a process
@@ -51,6 +52,15 @@ def answer(name: str, source: bytes) -> bytes:
     return _ANSWER.pack(status, len(body)) + body
 
 
+def files() -> list[str]:
+    """The program, the libraries and the modules that this process has loaded."""
+    compile_module("", "\u00e9 = 0".encode())  # for names beyond ASCII more is loaded
+    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        mapped = [line.rstrip("\n").partition("/") for line in maps]
+    return sorted({*filter(None, modules), *("/" + rest for _, slash, rest in mapped if slash)})
+
+
 def main() -> int:
     """Answer all requests; 1 when a child died."""
     gc.disable()  # a collection in a child would copy all that it shares with this process
@@ -74,4 +84,7 @@ def _serve(name: str, source: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:] == ["--files"]:
+        print(*files(), sep="\n")
+    else:
+        sys.exit(main())

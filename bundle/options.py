@@ -14,7 +14,8 @@ class BuildOptions:
 
     `version` None means the source tree's own; `python` is a program or a prefix, None the running
     one; `keep_tree` is a directory, not there yet, that the unpacked release is left in; `mtime` is
-    in Unix seconds.
+    in Unix seconds. `cache` is a directory for `bundle.cache`, None to work everything out anew;
+    it does not change a byte.
     """
 
     source: Path = REPOSITORY
@@ -23,3 +24,4 @@ class BuildOptions:
     python: Path | None = None
     keep_tree: Path | None = None
     mtime: int = EPOCH
+    cache: Path | None = None

@@ -7,9 +7,13 @@ functions is not followed: among it are debuggers, servers and asynchronous twin
 """
 
 import ast
+import functools
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from bundle.cache import NO_CACHE, Cache, key_of
 from bundle.errors import PackageError
 from bundle.source import PACKAGES
 
@@ -27,7 +31,10 @@ class _Import:
 
 
 def check(
-    sources: Mapping[str, bytes], folders: Collection[str], left_out: Collection[str]
+    sources: Mapping[str, bytes],
+    folders: Collection[str],
+    left_out: Collection[str],
+    cache: Cache = NO_CACHE,
 ) -> None:
     """Raise `PackageError` for the first module in `left_out` that a process would import.
 
@@ -42,7 +49,7 @@ def check(
         file = modules[importer]
         own = importer.partition(".")[0] in PACKAGES
         package = importer if file.endswith("/__init__.py") else importer.rpartition(".")[0]
-        for found in _imports(ast.parse(sources[file]).body, package, own=own, tolerant=False):
+        for found in _read(sources[file], package, own, cache):
             for name in _parents(found.module):
                 if name in modules:
                     if name not in reached:
@@ -66,6 +73,24 @@ def _parents(module: str) -> Iterator[str]:
     """a, a.b and a.b.c for a.b.c: all are imported."""
     parts = module.split(".")
     return (".".join(parts[: count + 1]) for count in range(len(parts)))
+
+
+def _read(source: bytes, package: str, own: bool, cache: Cache) -> Collection[_Import]:
+    """The imports of one module, as they were read before or as they are read now."""
+    key = key_of(_reader(), repr((package, own)).encode(), source)
+    known = cache.find(key)
+    if known is not None:
+        return [_Import(line[1:], line[0] == "?") for line in known.decode().splitlines()]
+    found = dict.fromkeys(_imports(ast.parse(source).body, package, own=own, tolerant=False))
+    lines = (("?" if each.tolerant else "!") + each.module for each in found)
+    cache.keep(key, "\n".join(lines).encode())
+    return found
+
+
+@functools.cache
+def _reader() -> bytes:
+    """What reads the imports: this program and the grammar of the running Python."""
+    return sys.version.encode() + Path(__file__).read_bytes()
 
 
 def _imports(

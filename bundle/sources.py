@@ -4,6 +4,7 @@ A file for each source would double the files that every host and machine has to
 remove at an upgrade, and no process reads them. They are there for people.
 """
 
+import functools
 import gzip
 import io
 import tarfile
@@ -37,12 +38,16 @@ def pack(sources: Mapping[str, bytes]) -> dict[str, Entry]:
 def unpack(tree: Tree) -> dict[str, bytes]:
     """The sources in a release by name; raises `ArchiveError`."""
     try:
-        raw = io.BytesIO(gzip.decompress(tree[SOURCES].content))
-        with tarfile.open(fileobj=raw, mode="r:") as archive:
-            members = ((member.name, archive.extractfile(member)) for member in archive)
-            return {name: content.read() for name, content in members if content is not None}
+        return dict(_unpack(tree[SOURCES].content))
     except (KeyError, OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise ArchiveError(
             f"the release has no readable {SOURCES}",
             remedy="name an archive that the builder wrote",
         ) from error
+
+
+@functools.lru_cache(maxsize=1)  # many releases are derived from one
+def _unpack(packed: bytes) -> Mapping[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(gzip.decompress(packed)), mode="r:") as archive:
+        members = ((member.name, archive.extractfile(member)) for member in archive)
+        return {name: content.read() for name, content in members if content is not None}

@@ -1,5 +1,6 @@
 """A small source tree to bundle, and the releases built from it once for all tests."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import bundle
+from bundle.cache import default_directory
 from bundle.interpreter import Interpreter, inspect
 from bundle.options import REPOSITORY
 
@@ -106,11 +108,15 @@ def _pythons() -> list[Path | None]:
 
 @pytest.fixture(scope="session", params=_pythons(), ids=lambda path: "system" if path else "own")
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """One release per kind of interpreter that this machine has."""
+    """One release per kind of interpreter that this machine has, by way of the cache."""
     work = tmp_path_factory.mktemp("built")
     python: Path | None = request.param
     options = bundle.BuildOptions(
-        source=write_source(work / "source"), output=work / "dist", version=VERSION, python=python
+        source=write_source(work / "source"),
+        output=work / "dist",
+        version=VERSION,
+        python=python,
+        cache=default_directory(os.environ),
     )
     archive = bundle.build(options)
     folder = unpack(archive, work / "unpacked")

@@ -13,6 +13,7 @@ import pytest
 import bundle
 from bundle import bytecode, elf, source, sources
 from bundle.archive import read_archive
+from bundle.cache import default_directory, opened
 from tests.bundle.conftest import VERSION, Built, write_source
 
 pytestmark = pytest.mark.slow
@@ -256,6 +257,7 @@ def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predic
             output=tmp_path,
             version="2.0.0",
             python=built.interpreter.executable,
+            cache=None,  # the other one was built through the cache
         )
     )
 
@@ -269,3 +271,8 @@ def test_a_build_in_another_folder_differs_by_its_version_alone_as_repack_predic
     stamped = {bytecode.compiled_name(name) for name in source.version_files()}
     stamped.add(sources.SOURCES)
     assert {name for name in before if before[name] != after[name]} == stamped
+    # And what is in the cache by now is what was compiled without it.
+    with opened(default_directory(os.environ)) as cache:
+        known = bytecode.compile_sources(sources.unpack(after), built.interpreter, cache)
+    anew = {name: after[name] for name in after if name.endswith(".pyc")}
+    assert bytecode.as_entries(known) == anew

@@ -5,19 +5,20 @@ from collections.abc import Mapping
 import pytest
 
 from bundle import reach
+from bundle.cache import NO_CACHE, Cache
 from bundle.errors import PackageError
 
 FOLDERS = ("lib/hostsync", "python/lib/python3.11")
 LEFT_OUT = frozenset({"gone"})
 
 
-def check(modules: Mapping[str, str]) -> None:
+def check(modules: Mapping[str, str], cache: Cache = NO_CACHE) -> None:
     """Check a release of these modules: `hostsync/cli` is one of our own."""
     sources = {f"lib/hostsync/{name}.py": body for name, body in modules.items()}
     shim = {"python/lib/python3.11/json/__init__.py": "import json.decoder"}
     shim["python/lib/python3.11/json/decoder.py"] = "from gone import x"
     encoded = {name: body.encode() for name, body in {**sources, **shim}.items()}
-    reach.check(encoded, FOLDERS, LEFT_OUT)
+    reach.check(encoded, FOLDERS, LEFT_OUT, cache)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +73,25 @@ def test_imports_relative_to_a_package_are_followed() -> None:
     library = {"library/__init__": "from .c import x", "library/c": "import gone"}
     with pytest.raises(PackageError, match=r"library/c\.py imports gone"):
         check({"hostsync/a": "import library", **library})
+
+
+def test_what_was_read_before_is_followed_as_what_is_read_now() -> None:
+    body = "import os, library\ntry:\n    import gone\nexcept ImportError:\n    from . import x"
+    good = {"hostsync/cli": body, "library": ""}
+    cache = Cache({})
+    for _ in range(2):
+        check(good, cache)
+        with pytest.raises(PackageError, match=r"lib/hostsync/library\.py imports gone"):
+            check({**good, "library": "import gone"}, cache)
+        assert len(cache.used) == 3
+
+
+def test_what_was_read_elsewhere_is_read_anew() -> None:
+    late, near = "def late():\n    import gone", "from . import x"
+    cache = Cache({})
+    check({"hostsync/cli": "import library", "library": late}, cache)
+    with pytest.raises(PackageError, match=r"hostsync/cli\.py imports gone"):
+        check({"hostsync/cli": late}, cache)
+    check({"hostsync/a/b": near, "hostsync/a/x": ""}, cache)
+    with pytest.raises(PackageError, match=r"hostsync/c/x\.py imports gone"):
+        check({"hostsync/c/b": near, "hostsync/c/x": "import gone"}, cache)
