@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bundle import BuildOptions, build
 from bundle.archive import Release, read_archive, write_archive
+from bundle.cache import default_directory
 from bundle.options import REPOSITORY
 from bundle.repack import derive
 
@@ -69,7 +70,8 @@ class Releases:
                 self._say("building the release 1.0.0")
                 forget_old(self._directory)
                 with tempfile.TemporaryDirectory(dir=self._directory) as scratch:
-                    built = build(BuildOptions(output=Path(scratch), version="1.0.0"))
+                    known = default_directory(os.environ)
+                    built = build(BuildOptions(output=Path(scratch), version="1.0.0", cache=known))
                     built.replace(path)
         return path
 
