@@ -1,5 +1,6 @@
 """For all tests: scratch space in memory, so that every fsync is real but cheap, and no leaks."""
 
+import gc
 import os
 import shutil
 import time
@@ -42,6 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("root"):
                 item.add_marker(pytest.mark.skip(reason="needs root"))
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives to the end: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _usable(directory: Path) -> bool:
