@@ -9,7 +9,6 @@ import os
 import secrets
 import shlex
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -76,12 +75,6 @@ class Ground:
         """The compose files, later ones over earlier ones."""
         names = ["compose.yml"] + ["compose.cgroupns.yml"] * self.engine.compose.is_v2
         return [str(SOURCE / name) for name in names]
-
-    def compose(self, words: str) -> None:
-        """Run a compose command on this lab's project; raises CalledProcessError."""
-        files = " ".join(f"-f {shlex.quote(file)}" for file in self.compose_files)
-        line = f"exec {self.compose_command} {files} -p {self.project} {words}"
-        subprocess.run(["/bin/sh", "-c", line], check=True, capture_output=True, timeout=300)
 
     def container(self, service: str) -> str:
         """Return the id of a service's container."""

@@ -243,15 +243,13 @@ class Lab:
         began = time.monotonic()
         engine = self.ground.engine
         services = [self.container("azure"), self.container("kube")]
-        engine.docker("kill", *services, check=False)
-        engine.docker("rm", "--force", "--volumes", self.container("host"))
-        del self._ids["host"]
+        engine.docker("kill", *services, self.container("host"), check=False)
         self._way = None
         for leftover in (*self.ground.world.glob("*.jsonl"), *self.ground.world.glob("*.json")):
             leftover.unlink()
         shutil.rmtree(self.ground.world / OBJECTS, ignore_errors=True)
         engine.docker("start", *services)
-        self.ground.compose("up -d host")
+        self._ids["host"] = engine.renew(self.container("host"))
         self.wait_ready(began)
 
     def _way_in(self) -> Entrance:
