@@ -1,6 +1,7 @@
 """A small source tree to bundle, and the releases built from it once for all tests."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ import bundle
 from bundle.cache import default_directory
 from bundle.interpreter import Interpreter, inspect
 from bundle.options import REPOSITORY
+from tests.extraction import extract
 
 VERSION = "1.0.0"
 
@@ -90,23 +92,28 @@ def write_source(root: Path) -> Path:
 def unpack(archive: Path, folder: Path) -> Path:
     """Unpack a release archive and return the release directory in it."""
     with tarfile.open(archive) as members:
-        members.extractall(folder, filter="data")
+        extract(members, folder)
     (top,) = folder.iterdir()
     return top
 
 
 def _pythons() -> list[Path | None]:
-    """The running interpreter, and the system's where that is another one of the same ABI."""
-    system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+    """The running interpreter, and another one of the same ABI where this machine has one."""
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     query = "import sysconfig; print(sysconfig.get_config_var('EXT_SUFFIX'))"
-    if not system.exists() or Path(sys.executable).resolve() == system.resolve():
-        return [None]
-    done = subprocess.run([system, "-I", "-c", query], capture_output=True, text=True, check=False)
-    fits = done.stdout.strip() == sysconfig.get_config_var("EXT_SUFFIX")
-    return [None, system] if fits else [None]
+    for place in ("/usr/bin", os.environ["PATH"]):
+        found = shutil.which(name, path=place)
+        if found is None or Path(found).resolve() == Path(sys.executable).resolve():
+            continue
+        done = subprocess.run(
+            [found, "-I", "-c", query], capture_output=True, text=True, check=False
+        )
+        if done.stdout.strip() == sysconfig.get_config_var("EXT_SUFFIX"):
+            return [None, Path(found)]
+    return [None]
 
 
-@pytest.fixture(scope="session", params=_pythons(), ids=lambda path: "system" if path else "own")
+@pytest.fixture(scope="session", params=_pythons(), ids=lambda path: "other" if path else "own")
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
     """One release per kind of interpreter that this machine has, by way of the cache."""
     work = tmp_path_factory.mktemp("built")

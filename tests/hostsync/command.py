@@ -21,6 +21,7 @@ from hostsync.config import Agent
 from hostsync.fs import Disk
 from hostsync.record import RecordFile
 from hostsync.state import HistoryLine, Outcome, State
+from tests.extraction import extract
 from tests.hostsync.fake_systemd import FakeSystemd, FakeUnit
 from tests.hostsync.world import script
 from tests.hostsync.zygote import Zygote
@@ -128,7 +129,7 @@ class CommandLine:
     def installed(self) -> CommandLine:
         """The same host with 1.0.0 installed."""
         with tarfile.open(fileobj=io.BytesIO(_installation())) as files:
-            files.extractall(self.top, filter="fully_trusted")
+            extract(files, self.top)
         return self
 
     def decide(self, outcome: Outcome, reason: str = "") -> None:

@@ -30,7 +30,9 @@ def archive_of(world: World, version: str, behaviour: str = "good") -> bytes:
 
 
 def _of_root(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    return member.replace(uid=0, gid=0, uname="root", gname="root", deep=False)
+    member.uid = member.gid = 0
+    member.uname = member.gname = "root"
+    return member
 
 
 def digest_of(data: bytes) -> Digest:
