@@ -192,7 +192,8 @@ def test_conflicts_on_every_other_write_cost_writes_and_no_work(
     node.lab.tell("kube")
     assert ended[:2] == ("Complete", "Succeeded")
     written = [each for each in node.lab.api_log() if "contended/status" in each.path]
-    assert {409, 200} == {each.status for each in written}
+    assert {each.status for each in written} >= {200, 409}
+    assert [each for each in written if each.status not in (200, 409)] == []
     assert len(history(node)) == orders + 1
 
 

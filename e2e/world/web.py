@@ -209,15 +209,24 @@ class _Exchange(BaseHTTPRequestHandler):
         # kubectl sends what it reads from a pipe in chunks.
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
             return b"".join(self._chunks())
-        return self.rfile.read(min(int(self.headers.get("Content-Length") or 0), BODY_LIMIT))
+        return self._exactly(int(self.headers.get("Content-Length") or 0), BODY_LIMIT)
+
+    def _exactly(self, size: int, limit: int) -> bytes:
+        if size > limit:
+            raise ConnectionError("the body is over the limit")
+        body = self.rfile.read(size)
+        if len(body) < size:
+            # Like a killed client's: nobody is left to hear an answer, and nothing was asked.
+            raise ConnectionError("the client went before its body ended")
+        return body
 
     def _chunks(self) -> Iterator[bytes]:
-        total = 0
-        while size := int(self.rfile.readline(64).partition(b";")[0], 16):
-            total += size
-            if total > BODY_LIMIT:
-                raise ConnectionError("the body is over the limit")
-            yield self.rfile.read(size)
+        left = BODY_LIMIT
+        while size := int(self.rfile.readline(64).partition(b";")[0] or b"-1", 16):
+            if size < 0:
+                raise ConnectionError("the client went before its body ended")
+            yield self._exactly(size, left)
+            left -= size
             self.rfile.readline(64)
         while self.rfile.readline(4096).strip():
             pass

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 from collections.abc import Iterator
@@ -57,11 +58,11 @@ def test_one_connection_carries_many_requests_and_bodies_of_either_kind(
     line: http.client.HTTPConnection,
 ) -> None:
     assert json.loads(ask(line)[1]) == {"method": "GET", "body": ""}
-    socket = line.sock
+    kept = line.sock
     assert json.loads(ask(line, body=b"whole")[1])["body"] == "whole"
     assert json.loads(ask(line, body=iter([b"in ", b"pieces"]))[1])["body"] == "in pieces"
     assert ask(line, "/stream") == (200, b"one\ntwo\n")
-    assert line.sock is socket
+    assert line.sock is kept
 
 
 def test_the_log_has_a_line_for_each_answer_before_the_answer_arrives(
@@ -101,6 +102,27 @@ def test_a_service_that_is_down_closes_without_a_byte_and_says_so_in_the_log(
     with pytest.raises(http.client.RemoteDisconnected):
         ask(line)
     assert json.loads((tmp_path / "log").read_text())["status"] == 0
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        b"PUT /a HTTP/1.1\r\nHost: lab\r\nContent-Length: 9\r\n\r\n{",
+        b"PUT /a HTTP/1.1\r\nHost: lab\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{",
+        b"PUT /a HTTP/1.1\r\nHost: lab\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
+    ],
+    ids=["body", "chunk", "chunks"],
+)
+def test_a_request_whose_client_goes_in_the_middle_was_not_made(
+    site: Website, line: http.client.HTTPConnection, tmp_path: Path, cut: bytes
+) -> None:
+    with socket.create_connection(("127.0.0.1", site.server_port), timeout=60) as client:
+        client.sendall(cut)
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1) == b""
+    ask(line, "/after")
+    (entry,) = (tmp_path / "log").read_text().splitlines()
+    assert json.loads(entry)["path"] == "/after"
 
 
 def test_a_slow_service_answers_well_in_the_end(
