@@ -22,7 +22,7 @@ START_SECONDS = 90
 """As installed: no release that starts at all is called late, on however busy a machine."""
 HANG_SECONDS = 5
 """For tests about releases that hang, which wait it out."""
-WINDOW_SECONDS = 2
+WINDOW_SECONDS = 1
 LEASE_SECONDS = 40.0
 """How long a Lease holds; a node that has not renewed it by then is taken for lost."""
 CONFIG_FILE = "/etc/hostsync/config.toml"

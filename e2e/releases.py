@@ -28,7 +28,7 @@ SHIM_LAUNCHER = "bin/hostsync-credential"
 CRASH = 'echo "agent: cannot read its state" >&2; exit 1'
 EXIT_0 = "exit 0"
 HANG = "exec sleep infinity"
-LATE_CRASH = "({ sleep 1; kill -9 $$; } &)"
+LATE_CRASH = "({ sleep 0.6; kill -9 $$; } &)"
 GO = "/run/go"
 HELD = f"until [ -e {GO} ]; do sleep 0.05; done"
 """Good, but it does not start before a test lets it go."""
