@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -126,8 +127,9 @@ def forget_old(directory: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """A digest of everything a release is built from, beside the interpreter."""
+    """A digest of everything a release is built from; the interpreter's build stands for it."""
     total = hashlib.sha256((REPOSITORY / "requirements-dev.lock").read_bytes())
+    total.update(sys.version.encode())
     for package in ("hostsync", "nspawn", "credential_shim", "bundle"):
         for path in sorted((REPOSITORY / package).rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
