@@ -95,12 +95,12 @@ def test_a_service_is_not_started_unless_asked(bare: World) -> None:
     assert not [request for request in bare.systemd.requests if request.startswith("StartUnit")]
 
 
-def test_an_installation_ends_when_the_service_is_ready(bare: World) -> None:
-    install(bare.host(), bare.candidate("1.0.0"), start=True)
-    if bare.agent.owns_assets:
-        assert bare.systemd.state(bare.agent.unit).active == "active"
-        done = [(event.object, event.stage) for event in bare.events if event.act == "start"]
-        assert done == [(bare.agent.unit, "started"), (bare.agent.unit, "complete")]
+def test_an_installation_ends_when_the_service_is_ready(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "host", SlotKind.BUNDLE)
+    assert install(world.host(), world.candidate("1.0.0"), start=True).problems == ()
+    assert world.systemd.state(world.agent.unit).active == "active"
+    done = [(event.object, event.stage) for event in world.events if event.act == "start"]
+    assert done == [(world.agent.unit, "started"), (world.agent.unit, "complete")]
 
 
 @pytest.mark.parametrize(
