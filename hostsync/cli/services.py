@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,6 +105,10 @@ def daemon(session: Session) -> None:
     need_root()
     config = session.wired.config
     events, crew = start_events(config), crew_for_operations(config, session.tell)
+    # Python drops what is raised in a callback of its own, as imports have them; a request to end
+    # that was lost so is still seen in that no other one is listened to.
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        raise KeyboardInterrupt
     Daemon(session.wired.hosts, events, tell_systemd, watchdog_seconds(), crew).run()
 
 
